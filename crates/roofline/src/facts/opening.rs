@@ -162,8 +162,12 @@ impl Facts<'_> {
         let of_host = host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, of_host);
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
+        // Where requests wait for CPUs, what is done for each takes its share of their time.
+        let login = if upstream { 0.0 } else { opening.login_share };
+        let login = self.target_work().map_or(0.0, |work| work * login);
+        let work = work.into_iter().chain([(Resource::TargetCpu, login)]);
         let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;
-        let work = work.into_iter().filter(is_known);
+        let work = work.filter(is_known);
         parts.extend(work.map(|(resource, each)| Part::Work { resource, each }));
         parts
     }
