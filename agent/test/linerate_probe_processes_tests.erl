@@ -23,6 +23,12 @@ wait_states_are_told_by_status_and_stack_test_() ->
             {call, waiting, [Call, At(gen_server, call, 2)]},
             {logger, waiting, [Call, At(gen_server, call, 2), At(logger_olp, call, 2)]},
             {call, waiting, [Call, At(logger_olp, handle_load, 5)]},
+            {logger, waiting, [
+                Call,
+                At(gen_event, rpc, 2),
+                At('Elixir.Logger.Handler', log, 2),
+                At(logger_backend, call_handlers, 3)
+            ]},
             {'receive', waiting, [At(gen_server, loop, 7)]},
             {'receive', waiting, []},
             {collecting, garbage_collecting, []},

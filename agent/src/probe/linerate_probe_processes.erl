@@ -400,9 +400,11 @@ wait(_Running, [{prim_file, Function, _, _} | _]) when
 wait(_Running, _Stack) ->
     running.
 
-%% The handler's own process has other functions of that module on its stack.
+%% The handler's own process has other functions of logger_olp on its stack. Handlers of others, as Elixir's, are called
+%% by logger_backend in the process that logs.
 -spec is_logging(tuple()) -> boolean().
 is_logging({logger_olp, Function, _, _}) -> Function =:= call orelse Function =:= load;
+is_logging({logger_backend, call_handlers, _, _}) -> true;
 is_logging(_) -> false.
 
 -spec waiting([tuple()]) -> wait().
