@@ -39,7 +39,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn records(facts: &Facts) -> Option<(f64, f64, f64)> {
     let load = facts.run.load;
     let each = |count: u64| count as f64 / load.exchanges.max(1) as f64;
-    (load.records_read > 0).then(|| (each(load.records_read), each(load.bytes_read), PRICE))
+    let price = if facts.has_schedulers() { OTP_PRICE } else { PRICE };
+    (load.records_read > 0).then(|| (each(load.records_read), each(load.bytes_read), price))
 }
 
 /// Calls that wrote and their bytes for an answer of a watched service: a program that encrypts by itself writes each record
