@@ -11,6 +11,8 @@ pub(crate) struct Channel<'a> {
     /// Unit: bytes a second, as received.
     pub sent: f64,
     pub received: f64,
+    /// Whether the other node is on the same host.
+    pub is_here: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -22,7 +24,9 @@ impl<'a> Facts<'a> {
             let of = run.window_or_whole(end, |of| of.delta(dist::OUT).is_ok());
             let [sent, received] =
                 [dist::SEND_OCT, dist::RECV_OCT].map(|bytes| of.rate(bytes).unwrap_or(0.0));
-            Some(Channel { peer: run.fact(end, "peer_node")?, sent, received, of })
+            let host = |fact| Some(run.fact(end, fact)?.rsplit_once(':')?.0);
+            let is_here = host("peer").is_some_and(|peer| Some(peer) == host("local"));
+            Some(Channel { peer: run.fact(end, "peer_node")?, sent, received, is_here, of })
         };
         let ends = run.ends(Side::Server).filter(|end| is_channel(run, *end));
         let mut channels: Vec<Channel<'_>> = ends.filter_map(channel).collect();
