@@ -5,7 +5,7 @@
 //! - `e = d ln X / d ln N`: 1 where throughput grows with connections, 0 where something is full. It falls as they
 //!   grow in number, so its mean from one connection to all is an upper bound. That is all there is where throughput
 //!   comes in bursts, and no two stretches of it are alike.
-//! - `k = X(c) x the application's mean time alone`: how many are served at a time.
+//! - `k = X(c), of both stretches with all connections, x the application's mean time alone`: how many are served at a time.
 //!
 //! Blind spot: a service that changes meanwhile (a cache fills): with all connections it differs, inconclusively.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 5; Little's law for k.

@@ -29,16 +29,22 @@ enum Known {
         file: String,
         places: HashMap<u64, u64>,
     },
+    /// They could not be read in this round.
+    Unread,
 }
 
 /// Places of a file whose functions are not yet known. Of more the first are kept.
 const WAITING: usize = 10_000;
+
+/// Of more files the functions are not read.
+const FILES: usize = 64;
 
 impl Maps {
     /// A new round, in which only these are asked about.
     pub(crate) fn round(&mut self, is_asked: impl Fn(&u32) -> bool) {
         self.fresh.clear();
         self.of.retain(|pid, _| is_asked(pid));
+        self.functions.retain(|_, of| !matches!(of, Known::Unread));
     }
 
     /// Takes a sample of a process at this place; nothing where no code is mapped there.
@@ -53,9 +59,13 @@ impl Maps {
         code.take(mapped.file());
         let Some(offset) = (place - mapped.at.start).checked_add(mapped.offset) else { return };
         if mapped.path.is_empty() {
+            code.look_up(None, mapped.file(), 1);
             return;
         }
         if !self.functions.contains_key(&mapped.id) {
+            if self.functions.len() >= FILES {
+                return;
+            }
             if self.reader.is_none() {
                 self.reader = Reader::start().ok();
             }
@@ -68,9 +78,11 @@ impl Maps {
         }
         match self.functions.get_mut(&mapped.id) {
             Some(Known::Read(functions)) => {
-                functions.at(offset).iter().for_each(|name| code.take_in(name, mapped.file(), 1));
+                code.look_up(functions.at(offset), mapped.file(), 1);
             }
-            Some(Known::Asked { places, .. }) if places.len() < WAITING => {
+            Some(Known::Asked { places, .. })
+                if places.len() < WAITING || places.contains_key(&offset) =>
+            {
                 *places.entry(offset).or_default() += 1;
             }
             _ => {}
@@ -79,10 +91,14 @@ impl Maps {
 
     /// Takes the earlier samples in files whose functions are known by now.
     pub(crate) fn take_late(&mut self, code: &mut Code) {
-        for (id, mut functions) in self.reader.iter().flat_map(Reader::done) {
+        for (id, functions) in self.reader.iter().flat_map(Reader::done) {
+            let Some(mut functions) = functions else {
+                self.functions.insert(id, Known::Unread);
+                continue;
+            };
             if let Some(Known::Asked { file, places }) = self.functions.get(&id) {
                 for (offset, times) in places {
-                    functions.at(*offset).iter().for_each(|name| code.take_in(name, file, *times));
+                    code.look_up(functions.at(*offset), file, *times);
                 }
             }
             self.functions.insert(id, Known::Read(functions));

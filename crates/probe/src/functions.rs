@@ -3,14 +3,16 @@
 //! Source: elf(5), `.symtab`, and `.dynsym` where that was stripped.
 
 use std::collections::HashMap;
+use std::fmt::{self, Write};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use object::elf::{self, SectionHeader64, Sym64};
-use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _, SymbolTable};
-use object::read::{ReadCache, StringTable};
+use object::elf::{self, Sym64};
+use object::read::ReadCache;
+use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
 use object::{Endianness, Object, ObjectSegment, ReadRef};
 use rustix::fs::{Mode, OFlags};
 
@@ -23,16 +25,22 @@ pub(crate) struct Functions {
     names: HashMap<u64, String>,
 }
 
-/// Larger tables are not read. Unit: bytes.
+/// Larger tables are not read, and of their names no more than this is kept. Unit: bytes.
 ///
 /// Chosen: Node's, of 98 MiB of program, are 10 MiB.
 const LARGEST: u64 = 64 << 20;
+
+/// A longer symbol is none of a function that anybody would know. Unit: bytes.
+const LONGEST_SYMBOL: usize = 1024;
+
+/// More segments than these are not looked at; programs have ten or so.
+const SEGMENTS: usize = 64;
 
 /// More functions than these are not kept.
 const MOST: usize = 300_000;
 
 /// A longer name is cut off. Unit: characters.
-const LONGEST: usize = 60;
+const LONGEST: usize = 300;
 
 impl Functions {
     /// Of a file, if it still is the one with this inode; none in it is no error.
@@ -48,25 +56,20 @@ impl Functions {
     }
 
     fn of<'a, R: ReadRef<'a>>(bytes: R) -> io::Result<Self> {
-        Self::parse(bytes).map_err(io::Error::other)
+        Self::parse(Capped(bytes)).map_err(io::Error::other)
     }
 
     fn parse<'a, R: ReadRef<'a>>(bytes: R) -> object::Result<Self> {
         let file = ElfFile64::<Endianness, R>::parse(bytes)?;
         let (endian, sections) = (file.endian(), file.elf_section_table());
-        let is_one = |of: &(_, &SectionHeader64<Endianness>), kind| of.1.sh_type(endian) == kind;
-        let find = |kind| sections.enumerate().find(|of| is_one(of, kind));
-        let Some((index, table)) = find(elf::SHT_SYMTAB).or_else(|| find(elf::SHT_DYNSYM)) else {
+        let find = |kind| sections.iter().find(|of| of.sh_type(endian) == kind);
+        let Some(table) = find(elf::SHT_SYMTAB).or_else(|| find(elf::SHT_DYNSYM)) else {
             return Ok(Self::default());
         };
-        let names = sections.section(table.link(endian))?;
-        if [table, names].iter().any(|of| of.sh_size(endian) > LARGEST) {
-            return Ok(Self::default());
-        }
-        let names = names.data(endian, bytes)?;
-        let names = StringTable::new(names, 0, names.len() as u64);
+        let names = sections.section(table.link(endian))?.data(endian, bytes)?;
+        let segments = file.segments().take(SEGMENTS);
         let segments: Vec<_> =
-            file.segments().map(|of| (of.address(), of.size(), of.file_range().0)).collect();
+            segments.map(|of| (of.address(), of.size(), of.file_range().0)).collect();
         // Where an address stands in the file.
         let place = |address: u64| {
             let within = |(from, size, offset): &(u64, u64, u64)| {
@@ -75,13 +78,17 @@ impl Functions {
             };
             segments.iter().find_map(within)
         };
+        let mut left = LARGEST as usize;
         let known = |of: &Sym64<Endianness>| {
             let size = of.st_size(endian);
-            let name = (of.st_type() == elf::STT_FUNC && size > 0).then(|| of.name(endian, names));
-            let name = String::from_utf8_lossy(name?.ok()?).into();
+            let is_function = of.st_type() == elf::STT_FUNC && size > 0;
+            let name = is_function.then(|| names.get(of.st_name(endian) as usize..)).flatten()?;
+            let length = name.iter().take(LONGEST_SYMBOL).position(|byte| *byte == 0)?;
+            left = left.checked_sub(length)?;
+            let name = String::from_utf8_lossy(&name[..length]).into();
             Some((place(of.st_value(endian))?, size, name))
         };
-        let table = SymbolTable::parse(endian, bytes, sections, index, table)?;
+        let table: &[Sym64<Endianness>] = table.data_as_array(endian, bytes)?;
         let mut of: Vec<(_, _, Box<str>)> = table.iter().filter_map(known).take(MOST).collect();
         // Of several names of a place the longest function's.
         of.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
@@ -100,16 +107,34 @@ impl Functions {
     }
 }
 
+/// A file of which no large part is read at once, whatever its head says.
+#[derive(Clone, Copy, Debug)]
+struct Capped<R>(R);
+
+impl<'a, R: ReadRef<'a>> ReadRef<'a> for Capped<R> {
+    fn len(self) -> Result<u64, ()> {
+        self.0.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        if size > LARGEST { Err(()) } else { self.0.read_bytes_at(offset, size) }
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, end: u8) -> Result<&'a [u8], ()> {
+        self.0.read_bytes_at_until(range, end)
+    }
+}
+
 /// Reads functions beside what else is to be done: of a large program that takes 55 ms of a CPU and more (measured: 38 MiB), by
 /// which a load that shares the CPUs would be late.
 #[derive(Debug)]
 pub(crate) struct Reader<Id> {
     asked: Sender<(Id, u64, Vec<String>)>,
-    done: Receiver<(Id, Functions)>,
+    done: Receiver<(Id, Option<Functions>)>,
 }
 
 impl<Id: Send + 'static> Reader<Id> {
-    /// Its thread gives way to all others, and ends with this.
+    /// Its thread gives way to the others of its group, and ends with this.
     pub(crate) fn start() -> io::Result<Self> {
         let (asked, questions) = channel::<(Id, u64, Vec<String>)>();
         let (tell, done) = channel();
@@ -118,7 +143,7 @@ impl<Id: Send + 'static> Reader<Id> {
             let _ = rustix::process::setpriority_process(None, 19);
             for (id, inode, paths) in questions {
                 let read = |path: &String| Functions::read(path, inode).ok();
-                let functions = paths.iter().find_map(read).unwrap_or_default();
+                let functions = paths.iter().find_map(read);
                 if tell.send((id, functions)).is_err() {
                     return;
                 }
@@ -133,25 +158,50 @@ impl<Id: Send + 'static> Reader<Id> {
         let _ = self.asked.send((id, inode, paths));
     }
 
-    /// What was read since.
-    pub(crate) fn done(&self) -> impl Iterator<Item = (Id, Functions)> {
+    /// What was read since; none where it could not be.
+    pub(crate) fn done(&self) -> impl Iterator<Item = (Id, Option<Functions>)> {
         self.done.try_iter()
     }
 }
 
 /// A name as its author wrote it, without arguments, and not too long.
 fn readable(name: &str) -> String {
-    let of_rust = || rustc_demangle::try_demangle(name).ok().map(|of| format!("{of:#}"));
-    let of_cpp = || {
-        let symbol = cpp_demangle::Symbol::new(name).ok()?;
-        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-        symbol.demangle_with_options(&options).ok()
+    let mut shown = Shown::default();
+    // What is too long is an error, and what was written until then is its name.
+    let _ = match (rustc_demangle::try_demangle(name), cpp_demangle::Symbol::new(name)) {
+        (Ok(of_rust), _) => write!(shown, "{of_rust:#}"),
+        (_, Ok(of_cpp)) => {
+            let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+            of_cpp.structured_demangle(&mut shown, &options)
+        }
+        _ => shown.write_str(name),
     };
-    let whole = of_rust().or_else(of_cpp).unwrap_or_else(|| name.to_owned());
-    // It is a stranger's text, and ends up on a terminal.
-    let mut shown = whole.chars().map(|of| if of.is_control() { '?' } else { of });
-    let start: String = shown.by_ref().take(LONGEST).collect();
-    if shown.next().is_some() { start + "..." } else { start }
+    shown.text
+}
+
+/// A name that is being written.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    characters: usize,
+}
+
+impl Write for Shown {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        for of in more.chars() {
+            if self.characters == LONGEST {
+                self.text += "...";
+            }
+            if self.characters >= LONGEST {
+                self.characters += 1;
+                return Err(fmt::Error);
+            }
+            // It is a stranger's text, and ends up on a terminal.
+            self.text.push(if of.is_control() { '?' } else { of });
+            self.characters += 1;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +246,32 @@ mod tests {
     fn names_of_strangers_are_cut_off_and_print() {
         assert_eq!(readable("a\u{1b}[2Jb"), "a?[2Jb");
         assert_eq!(readable(&"x".repeat(1000)).len(), LONGEST + 3);
+    }
+
+    #[test]
+    fn names_that_grow_as_they_are_written_are_cut_off() {
+        // Each substitution stands for all before it, twice.
+        let nested = (0..20).fold("1a".to_owned(), |of, _| format!("1bI{of}S_E"));
+        for symbol in [format!("_Z{nested}v"), format!("_ZN{}E", "1a".repeat(2000))] {
+            assert!(readable(&symbol).chars().count() <= LONGEST + 3, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn a_large_part_of_a_file_is_not_read_whatever_its_head_says() {
+        let sparse = tempfile_of(1 << 36);
+        let capped = ReadCache::new(sparse);
+        assert_eq!(Capped(&capped).read_bytes_at(0, LARGEST + 1), Err(()));
+        assert!(Capped(&capped).read_bytes_at(1 << 35, 8).is_ok());
+    }
+
+    /// A sparse file of this size, which has no name any more.
+    fn tempfile_of(size: u64) -> File {
+        let path = std::env::temp_dir().join(format!("linerate-sparse-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.set_len(size).unwrap();
+        file
     }
 
     #[test]

@@ -107,8 +107,13 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
 pub(crate) fn share_of(run: &Run, all: Metric<u64>, those: Metric<u64>) -> Option<f64> {
     let of = readings(run);
     let [all, those] = [all, those].map(|metric| of.grown(metric).ok());
-    // What those are may be known later than that they are.
-    Some((those? / all.filter(|all| *all >= FEW * FEW)?).min(1.0))
+    Some(those? / all.filter(|all| *all >= FEW * FEW)?)
+}
+
+/// The share of the samples of code that are in such functions. Functions are looked up later than samples are counted; older
+/// recordings do not tell of which.
+pub(crate) fn share_of_functions(run: &Run, those: Metric<u64>) -> Option<f64> {
+    share_of(run, code::LOOKED_UP, those).or_else(|| share_of(run, code::SAMPLES, those))
 }
 
 /// CPUs' worth of time that it spun, and the spinning share of its busiest thread's user time. None: too few samples.

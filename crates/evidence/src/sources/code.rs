@@ -43,6 +43,9 @@ metrics! {
     REMOVED_TERMS: u64 = "code.removed_terms", "1";
     /// Of them, the ones in functions by which Go's runtime or V8 (Node) collects garbage.
     COLLECTING: u64 = "code.collecting", "1";
+    /// Of them, the ones whose function was looked for: later than the sample, where the file's table was not read yet. Shares of
+    /// functions are of these.
+    LOOKED_UP: u64 = "code.looked_up", "1";
 }
 
 /// The sums so far.
@@ -52,6 +55,7 @@ pub struct Code {
     ciphers: u64,
     removed_terms: u64,
     collecting: u64,
+    looked_up: u64,
     by_file: BTreeMap<String, u64>,
     /// By function and file.
     by_function: BTreeMap<(String, String), u64>,
@@ -71,8 +75,10 @@ impl Code {
         }
     }
 
-    /// Samples that were taken in this file were so many times in this function of it.
-    pub fn take_in(&mut self, function: &str, file: &str, times: u64) {
+    /// Samples that were taken in this file are so many times in this function of it, or in none that is known.
+    pub fn look_up(&mut self, function: Option<&str>, file: &str, times: u64) {
+        self.looked_up += times;
+        let Some(function) = function else { return };
         let is_one = |is_one: bool| if is_one { times } else { 0 };
         self.removed_terms += is_one(LOOK_FOR_REMOVED_TERMS.contains(&function));
         self.collecting += is_one(collects(function));
@@ -89,6 +95,7 @@ impl Code {
         push(BUSIEST, *count);
         push(REMOVED_TERMS, self.removed_terms);
         push(COLLECTING, self.collecting);
+        push(LOOKED_UP, self.looked_up);
         let function = self.by_function.iter().max_by_key(|(_, count)| **count);
         function.iter().for_each(|(_, count)| push(BUSIEST_FUNCTION, **count));
         if self.told_file.as_ref() != Some(file) {
@@ -103,11 +110,19 @@ impl Code {
             evidence.push_fact(
                 Subject::Target,
                 "busiest_function",
-                format!("{function} of {file}"),
+                format!("{} of {file}", shown(function)),
             );
             self.told_function = Some(told.clone());
         }
     }
+}
+
+/// As much of a name as a line has room for.
+fn shown(function: &str) -> String {
+    // Chosen: most are shorter.
+    const LONGEST: usize = 60;
+    let start: String = function.chars().take(LONGEST).collect();
+    if start.len() < function.len() { start + "..." } else { start }
 }
 
 /// Functions of Erlang's VM that only look for removed terms in a process. What they call has no name in most VMs, as it is for that
@@ -147,7 +162,8 @@ fn collects(function: &str) -> bool {
     ];
     let of_go = function.strip_prefix("runtime.");
     let of_v8 = || function.contains("v8::internal::").then_some(function);
-    of_go.is_some_and(|name| OF_GO.iter().any(|of| name.starts_with(of)))
+    function.starts_with("internal/runtime/gc")
+        || of_go.is_some_and(|name| OF_GO.iter().any(|of| name.starts_with(of)))
         || of_v8().is_some_and(|name| OF_V8.iter().any(|of| name.contains(of)))
 }
 
@@ -255,6 +271,7 @@ mod tests {
             "runtime.gcDrain",
             "runtime.(*sweepLocked).sweep",
             "runtime.typePointers.next",
+            "internal/runtime/gc/scan.ScanSpanPacked",
             "v8::internal::ScavengerCollector::CollectGarbage",
             "void v8::internal::BodyDescriptorBase::IteratePointers<v8::internal::ScavengeVisitor>",
         ] {
@@ -275,16 +292,17 @@ mod tests {
             code.take(file);
         }
         code.take("libcrypto-1.1.so");
-        code.take_in("AES_encrypt", "libcrypto-1.1.so", 1);
+        code.look_up(Some("AES_encrypt"), "libcrypto-1.1.so", 1);
+        code.look_up(None, "nginx", 2);
         code.take("nginx");
         code.push(Timestamp(2), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
         assert_eq!((of(SAMPLES), of(CIPHERS), of(BUSIEST)), (7, 3, 2));
         let fact = |name| evidence.fact(Subject::Target, name);
         assert_eq!(fact("busiest_code"), Some("nginx"));
-        assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (1, 0));
+        assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS), of(LOOKED_UP)), (1, 0, 3));
         assert_eq!(fact("busiest_function"), Some("AES_encrypt of libcrypto-1.1.so"));
-        code.take_in("erts_check_copy_literals_gc_need", "beam.smp", 2);
+        code.look_up(Some("erts_check_copy_literals_gc_need"), "beam.smp", 2);
         code.push(Timestamp(3), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
         assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (2, 2));

@@ -148,6 +148,13 @@ impl Facts<'_> {
         };
         let delays = delays.into_iter().filter(|(_, each)| *each > 0.0);
         let mut parts = Vec::from_iter(delays.map(|(at, each)| Part::Delay { at, each }));
+        // Where requests wait for CPUs, what is done for each takes its share of their time.
+        let at_work = |of: &Running| of.running + of.runnable.unwrap_or(0.0);
+        let waits = self.target.as_ref().is_some_and(|of| at_work(of) >= HOLDS * self.place.of);
+        let login = if upstream || !waits { 0.0 } else { opening.login_share };
+        let login = self.target_work().map_or(0.0, |work| work * login);
+        let login = Part::Work { resource: Resource::TargetCpu, each: login };
+        parts.extend((opening.login_share > 0.0 && waits && !upstream).then_some(login));
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
@@ -162,12 +169,8 @@ impl Facts<'_> {
         let of_host = host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, of_host);
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
-        // Where requests wait for CPUs, what is done for each takes its share of their time.
-        let login = if upstream { 0.0 } else { opening.login_share };
-        let login = self.target_work().map_or(0.0, |work| work * login);
-        let work = work.into_iter().chain([(Resource::TargetCpu, login)]);
         let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;
-        let work = work.filter(is_known);
+        let work = work.into_iter().filter(is_known);
         parts.extend(work.map(|(resource, each)| Part::Work { resource, each }));
         parts
     }

@@ -1,4 +1,4 @@
-//! Garbage collection of a runtime that has threads for it (Java, .NET), which stops all others meanwhile, or that is known by its
+//! Garbage collection of a runtime that has threads for it (Java, .NET), most of which stop all others meanwhile, or that is known by its
 //! functions (Go, Node).
 //!
 //! `each = share of the time in which such a thread runs x exchanges under way / throughput`
@@ -32,15 +32,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn by_functions(facts: &Facts) -> Result<Claim, Silent> {
-    let share = share_of(&facts.run, code::SAMPLES, code::COLLECTING).filter(|share| *share > 0.0);
+    let share = share_of_functions(&facts.run, code::COLLECTING).filter(|share| *share > 0.0);
     let share = share.or_not_here("no sampled thread that ran collects garbage")?;
-    let (kernel, work) = (facts.target_cpu()?.kernel, facts.target_work()?);
-    let each = share * (1.0 - kernel) * work;
+    let (target, work) = (facts.target_cpu()?, facts.target_work()?);
+    let each = facts.per_exchange(share * (1.0 - target.kernel) * target.cores).min(work);
+    // Collectors run beside the requests where CPUs are idle, and nobody waits for them then.
+    let cpus = [Resource::TargetCpu, Resource::TargetThread, Resource::HostCpu];
+    let is_full = cpus.into_iter().any(|of| facts.place.is_full_of(of));
     let (took, rate) = (facts.took(each), facts.rate_without(each / work));
     let part = in_percent(share);
     Ok(Claim::priced(each, work)
         // A runtime with a heap as its makers set it may collect for a quarter: that is the price of what it allocates.
-        .sized_if(each >= HALFWAY * work)
+        .sized_if(is_full && each >= HALFWAY * work)
         .sum(format!("{} of its CPU time collects garbage, {took}: {rate} without", in_percent(each / work)))
         .seen(format!("{part} of its user code marks what is in use, copies it, or sweeps the rest"))
         .lifted_by([collects_less(

@@ -30,7 +30,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A term has a heap of its own, at least as large as its bytes.
     silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
     let each = facts.per_exchange(share.min(1.0) * code);
-    let here = channels.iter().filter(|of| of.is_here).map(|of| of.received);
+    // Where its CPUs are not full, the other node may write while nobody waits.
+    let is_full = facts.place.is_full_of(Resource::HostCpu);
+    let here = channels.iter().filter(|of| of.is_here && is_full).map(|of| of.received);
     let written = facts.per_exchange(here.sum::<f64>() * WRITING);
     let (terms, what) = (bytes(facts.per_exchange(received)), facts.each());
     let [took, whole] = [each, facts.per_exchange(cores)].map(duration);

@@ -157,9 +157,10 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (at_once, full) = (bytes(in_flight), in_percent(full));
     // A full buffer with all of an exchange in flight delays nothing.
     silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
-    Ok(Claim::delay(At::Path, trips.max(facts.held_by(sender, Held::Buffer)))
-        // The rest is paced by what the sender has seen of the path, which was no more than the buffer.
-        .at_least(Least::OfTarget)
+    // The rest is paced by what such a sender has seen of the path, which was no more than the buffer.
+    let paces = congestion_of(&facts.run, sender).contains(&"bbr");
+    let claim = Claim::delay(At::Path, trips.max(facts.held_by(sender, Held::Buffer)));
+    Ok(Claim { least: paces.then_some(Least::OfTarget), ..claim }
         .sum(bulk.sum(facts, in_flight, "in flight", rtt))
         .seen(format!(
             "in {full} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} \

@@ -39,7 +39,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn records(facts: &Facts) -> Option<(f64, f64, f64)> {
     let load = facts.run.load;
     let each = |count: u64| count as f64 / load.exchanges.max(1) as f64;
-    let price = if facts.has_schedulers() { OTP_PRICE } else { PRICE };
+    // A library of ciphers has little of what OTP does for a record, and most of what a driver that is not OTP's does.
+    let in_library = share_of(&facts.run, code::SAMPLES, code::CIPHERS).unwrap_or(0.0) >= HOLDS;
+    let price = if facts.has_schedulers() && !in_library { OTP_PRICE } else { PRICE };
     (load.records_read > 0).then(|| (each(load.records_read), each(load.bytes_read), price))
 }
 

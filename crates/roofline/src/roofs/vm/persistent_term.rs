@@ -55,7 +55,7 @@ fn looking(facts: &Facts) -> Option<(f64, f64)> {
     facts.has_traffic().ok()?;
     // Fewer are chance, or code that was loaded anew.
     let few = facts.run.whole(Subject::Target).grown(code::REMOVED_TERMS).ok()? < FEW;
-    let looking = share_of(&facts.run, code::SAMPLES, code::REMOVED_TERMS).filter(|_| !few)?;
+    let looking = share_of_functions(&facts.run, code::REMOVED_TERMS).filter(|_| !few)?;
     // How far the estimate goes: a tenth is left to requests.
     (looking > 0.0).then(|| (looking, (looking / LOOKING).min(1.0 - FEW.recip())))
 }
