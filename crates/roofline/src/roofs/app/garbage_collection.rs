@@ -1,5 +1,5 @@
 //! Garbage collection of a runtime that has threads for it (Java, .NET), most of which stop all others meanwhile, or that is known by its
-//! functions (Go, Node).
+//! functions (Go).
 //!
 //! `each = share of the time in which such a thread runs x exchanges under way / throughput`
 //! `work = threads that run and collect / threads that run x CPU time / throughput`
