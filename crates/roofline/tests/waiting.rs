@@ -202,19 +202,26 @@ fn fifteen_of_sixteen_that_sleep_inside_are_not_well() {
     assert!(says.contains("0.0 run") && says.contains("15.5 sleep"), "{says}");
 }
 
-#[test]
-fn handshakes_on_the_wire_are_named_where_they_take_the_time() {
-    let of = |in_handshake| Told {
+/// Six requests are in a service whose CPUs are full.
+fn busy() -> Told {
+    Told {
         places: places([("bursts.application", 6.0)]),
         threads: places([("threads.running", 1.95)]),
-        exchanges: 150.0,
+        exchanges: 50.0,
         under_way: 6.0,
         cpu: 1.95,
-        opened: 30.0,
-        in_handshake,
         ..Told::default()
-    };
-    let named = |in_handshake| of(in_handshake).judged().verdict.by().map(str::to_owned);
+    }
+}
+
+fn name_of(of: &Told) -> Option<String> {
+    of.judged().verdict.by().map(str::to_owned)
+}
+
+#[test]
+fn handshakes_on_the_wire_are_named_where_they_take_the_time() {
+    let of = |in_handshake| Told { exchanges: 150.0, opened: 30.0, in_handshake, ..busy() };
+    let named = |in_handshake| name_of(&of(in_handshake));
     assert_eq!(named(Some(5.4)).as_deref(), Some("tls.handshake"));
     assert_eq!(named(Some(0.6)).as_deref(), Some("target.cpu"));
     assert_eq!(named(None).as_deref(), Some("target.cpu"));
@@ -222,17 +229,8 @@ fn handshakes_on_the_wire_are_named_where_they_take_the_time() {
 
 #[test]
 fn ciphers_in_its_code_are_its_work_where_it_speaks_tls() {
-    let of = |ciphers, in_handshake| Told {
-        places: places([("bursts.application", 6.0)]),
-        threads: places([("threads.running", 1.95)]),
-        exchanges: 50.0,
-        under_way: 6.0,
-        cpu: 1.95,
-        in_handshake,
-        ciphers,
-        ..Told::default()
-    };
-    let named = |of: Told| of.judged().verdict.by().map(str::to_owned);
+    let of = |ciphers, in_handshake| Told { in_handshake, ciphers, ..busy() };
+    let named = |of: Told| name_of(&of);
     assert_eq!(named(of(0.7, Some(0.0))).as_deref(), Some("tls.bulk"));
     assert_eq!(named(of(0.2, Some(0.0))).as_deref(), Some("target.cpu"));
     // It hashes passwords, or signs tokens.
@@ -241,18 +239,7 @@ fn ciphers_in_its_code_are_its_work_where_it_speaks_tls() {
 
 #[test]
 fn code_that_looks_for_removed_terms_is_of_changes_of_persistent_terms() {
-    let named = |removed_terms| {
-        let of = Told {
-            places: places([("bursts.application", 6.0)]),
-            threads: places([("threads.running", 1.95)]),
-            exchanges: 50.0,
-            under_way: 6.0,
-            cpu: 1.95,
-            removed_terms,
-            ..Told::default()
-        };
-        of.judged().verdict.by().map(str::to_owned)
-    };
+    let named = |removed_terms| name_of(&Told { removed_terms, ..busy() });
     assert_eq!(named(0.05).as_deref(), Some("vm.persistent-term"));
     // Some code was loaded anew meanwhile.
     assert_eq!(named(0.002).as_deref(), Some("target.cpu"));
@@ -260,36 +247,15 @@ fn code_that_looks_for_removed_terms_is_of_changes_of_persistent_terms() {
 
 #[test]
 fn code_that_collects_garbage_is_named_where_it_is_much_of_all() {
-    let named = |collecting| {
-        let of = Told {
-            places: places([("bursts.application", 6.0)]),
-            threads: places([("threads.running", 1.95)]),
-            exchanges: 50.0,
-            under_way: 6.0,
-            cpu: 1.95,
-            collecting,
-            ..Told::default()
-        };
-        of.judged().verdict.by().map(str::to_owned)
-    };
+    let named = |collecting| name_of(&Told { collecting, ..busy() });
     assert_eq!(named(0.6).as_deref(), Some("app.garbage-collection"));
     assert_eq!(named(0.15).as_deref(), Some("target.cpu"));
 }
 
 #[test]
 fn small_records_are_the_calls_that_write_them_where_it_speaks_tls() {
-    let of = |writes, in_handshake| Told {
-        places: places([("bursts.application", 6.0)]),
-        threads: places([("threads.running", 1.95)]),
-        exchanges: 50.0,
-        under_way: 6.0,
-        cpu: 1.95,
-        in_kernel: 1.2,
-        in_handshake,
-        writes,
-        ..Told::default()
-    };
-    let named = |of: Told| of.judged().verdict.by().map(str::to_owned);
+    let of = |writes, in_handshake| Told { in_kernel: 1.2, in_handshake, writes, ..busy() };
+    let named = |of: Told| name_of(&of);
     assert_eq!(named(of(40_000.0, Some(0.0))).as_deref(), Some("tls.small-records"));
     // Two an answer may be one, and a line of a log.
     assert_eq!(named(of(100.0, Some(0.0))).as_deref(), Some("target.cpu"));
