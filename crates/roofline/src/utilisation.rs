@@ -113,7 +113,8 @@ pub(crate) fn share_of(run: &Run, all: Metric<u64>, those: Metric<u64>) -> Optio
 /// The share of the samples of code that are in such functions. Functions are looked up later than samples are counted; older
 /// recordings do not tell of which.
 pub(crate) fn share_of_functions(run: &Run, those: Metric<u64>) -> Option<f64> {
-    share_of(run, code::LOOKED_UP, those).or_else(|| share_of(run, code::SAMPLES, those))
+    let is_told = readings(run).grown(code::LOOKED_UP).is_ok();
+    share_of(run, if is_told { code::LOOKED_UP } else { code::SAMPLES }, those)
 }
 
 /// CPUs' worth of time that it spun, and the spinning share of its busiest thread's user time. None: too few samples.

@@ -41,7 +41,7 @@ metrics! {
     /// Of them, the ones in functions by which Erlang's VM looks whether a process holds a term that is removed: an old
     /// persistent term, or a literal of old code.
     REMOVED_TERMS: u64 = "code.removed_terms", "1";
-    /// Of them, the ones in functions by which Go's runtime or V8 (Node) collects garbage.
+    /// Of them, the ones in functions by which Go's runtime collects garbage.
     COLLECTING: u64 = "code.collecting", "1";
     /// Of them, the ones whose function was looked for: later than the sample, where the file's table was not read yet. Shares of
     /// functions are of these.
@@ -132,7 +132,7 @@ const LOOK_FOR_REMOVED_TERMS: [&str; 2] =
     ["erts_check_copy_literals_gc_need", "erts_check_copy_literals_gc_need_max_reds"];
 
 /// Whether a function does nothing but collect garbage: marks what is in use, copies it, sweeps the rest.
-// Source: src/runtime/mgc*.go, mbitmap.go and mwbbuf.go of Go 1.19 to 1.26; src/heap of V8 10 to 12.
+// Source: src/runtime/mgc*.go, mbitmap.go and mwbbuf.go of Go 1.19 to 1.26.
 fn collects(function: &str) -> bool {
     const OF_GO: [&str; 14] = [
         "gc",
@@ -150,21 +150,9 @@ fn collects(function: &str) -> bool {
         "(*lfstack)",
         "typePointers.",
     ];
-    const OF_V8: [&str; 8] = [
-        "Scaveng",
-        "MarkCompact",
-        "MarkingVisitor",
-        "ConcurrentMarking",
-        "IncrementalMarking",
-        "Sweeper",
-        "Evacuat",
-        "MarkingWorklist",
-    ];
     let of_go = function.strip_prefix("runtime.");
-    let of_v8 = || function.contains("v8::internal::").then_some(function);
     function.starts_with("internal/runtime/gc")
         || of_go.is_some_and(|name| OF_GO.iter().any(|of| name.starts_with(of)))
-        || of_v8().is_some_and(|name| OF_V8.iter().any(|of| name.contains(of)))
 }
 
 /// Libraries of ciphers, without version and ending; `libcrypt` hashes passwords, and is none.
@@ -272,13 +260,10 @@ mod tests {
             "runtime.(*sweepLocked).sweep",
             "runtime.typePointers.next",
             "internal/runtime/gc/scan.ScanSpanPacked",
-            "v8::internal::ScavengerCollector::CollectGarbage",
-            "void v8::internal::BodyDescriptorBase::IteratePointers<v8::internal::ScavengeVisitor>",
         ] {
             assert!(collects(is_one), "{is_one}");
         }
-        for is_none in ["runtime.mallocgc", "main.scan", "v8::internal::Factory::NewMap", "Sweeper"]
-        {
+        for is_none in ["runtime.mallocgc", "main.scan", "gcDrain"] {
             assert!(!collects(is_none), "{is_none}");
         }
     }

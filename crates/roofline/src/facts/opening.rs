@@ -151,10 +151,9 @@ impl Facts<'_> {
         // Where requests wait for CPUs, what is done for each takes its share of their time.
         let at_work = |of: &Running| of.running + of.runnable.unwrap_or(0.0);
         let waits = self.target.as_ref().is_some_and(|of| at_work(of) >= HOLDS * self.place.of);
-        let login = if upstream || !waits { 0.0 } else { opening.login_share };
-        let login = self.target_work().map_or(0.0, |work| work * login);
-        let login = Part::Work { resource: Resource::TargetCpu, each: login };
-        parts.extend((opening.login_share > 0.0 && waits && !upstream).then_some(login));
+        let work = self.target_work().ok().filter(|_| waits && !upstream);
+        let each = work.map_or(0.0, |work| work * opening.login_share);
+        parts.extend((each > 0.0).then_some(Part::Work { resource: Resource::TargetCpu, each }));
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);

@@ -44,10 +44,15 @@ fn by_functions(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::priced(each, work)
         // A runtime with a heap as its makers set it may collect for a quarter: that is the price of what it allocates.
         .sized_if(is_full && each >= HALFWAY * work)
-        .sum(format!("{} of its CPU time collects garbage, {took}: {rate} without", in_percent(each / work)))
-        .seen(format!("{part} of its user code marks what is in use, copies it, or sweeps the rest"))
+        .sum(format!(
+            "{} of its CPU time collects garbage, {took}: {rate} without",
+            in_percent(each / work)
+        ))
+        .seen(format!(
+            "{part} of its user code marks what is in use, copies it, or sweeps the rest"
+        ))
         .lifted_by([collects_less(
-            "a larger heap (Go: GOGC=400, or GOMEMLIMIT far above what is kept; Node: --max-semi-space-size, --max-old-space-size)",
+            "a larger heap (Go: GOGC=400, or GOMEMLIMIT far above what is kept)",
         )]))
 }
 

@@ -38,7 +38,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// `62 % of its user code is in libz.so.1, 48 % in longest_match`, `75 % of its user code is in node, 28 % collects garbage`, or `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
+/// `62 % of its user code is in libz.so.1, 48 % in longest_match`, `99 % of its user code is in server, 29 % collects garbage`, or
+/// `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
 fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
     let named = |fact| facts.run.fact(Subject::Target, fact);
     let share = share_of(&facts.run, kernel_code::SAMPLES, kernel_code::BUSIEST);
