@@ -317,10 +317,10 @@ fn set<T>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<
 fn checked(done: c_int) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
 /// From now on the calling thread runs where nobody else of its group wants the CPU. Source: sched(7), SCHED_IDLE.
 pub(crate) fn run_when_idle() -> io::Result<()> {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is whole, and outlives the call; 0 is the calling thread.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) })
 }
