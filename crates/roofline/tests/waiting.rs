@@ -35,8 +35,9 @@ struct Told {
     /// Answered, and asked and unanswered on average.
     exchanges: f64,
     under_way: f64,
-    /// CPUs' worth of time.
+    /// CPUs' worth of time, of all its threads and of the busiest; 0: not measured.
     cpu: f64,
+    busiest: f64,
     opened: f64,
     refused: f64,
     /// Times requests and answers did not alternate.
@@ -138,6 +139,9 @@ impl Told {
             time(PORT, capture::HANDSHAKE_TIME, 0.5 * self.in_handshake.unwrap_or(0.0));
             time(Subject::Target, process::RUN, self.cpu);
             time(Subject::Target, process::RUN_DELAY, 0.0);
+            if self.busiest > 0.0 {
+                time(Subject::Target, process::BUSIEST_THREAD, self.busiest);
+            }
             time(Subject::Target, process::UTIME, self.cpu - self.in_kernel);
             time(Subject::Target, process::STIME, self.in_kernel);
         }
@@ -332,6 +336,29 @@ fn a_sync_is_told_from_other_waits_for_a_disk() {
         let state = |id: &str| judgement.roofs.iter().find(|roof| roof.id == id).unwrap().state;
         assert_eq!((state(named), state(other)), (State::Ceiling, State::DoesNotApply), "{named}");
     }
+}
+
+/// A node's thread for files writes and waits for the disk by turns, while its others hand over to it.
+#[test]
+fn what_a_full_thread_waits_for_is_measured_by_its_own_time() {
+    let of = |busiest| Told {
+        places: places([("bursts.application", 11.8)]),
+        threads: places([
+            ("threads.running", 1.2),
+            ("threads.disk", 0.38),
+            ("threads.sync", 0.38),
+            ("threads.fullest", 0.98),
+            ("threads.lock", 13.0),
+        ]),
+        exchanges: 2000.0,
+        under_way: 11.8,
+        cpu: 1.0,
+        busiest,
+        ..Told::default()
+    };
+    assert_eq!(of(0.55).judged().verdict.by(), Some("app.disk-sync"));
+    // Another thread is at the disk, as Redis's in the background.
+    assert_eq!(of(0.98).judged().verdict.by(), Some("target.cpu"));
 }
 
 #[test]
