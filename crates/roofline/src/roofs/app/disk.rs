@@ -58,22 +58,24 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     let is_locked =
         facts.threads_in_turn() && part >= HALFWAY && wait >= HALFWAY * facts.under_way();
     let others = if is_locked { "; the others wait for its lock meanwhile" } else { "" };
-    // Where one thread does everything, the disk's part is work that the thread is spared. Samples show it busy also while
-    // it sleeps at the disk.
-    let busiest = facts.target_cpu().ok().and_then(|of| of.busiest_thread).unwrap_or(0.0);
-    let is_its = threads.fullest - busiest >= HALFWAY * (threads.disk - threads.disk_running);
-    let is_of_one = threads.fullest >= FULL && is_its;
-    let claim = match is_of_one {
+    // One thread that does everything is spared the disk's part of its work. Samples show it busy at the disk as well, where it
+    // uses no CPU.
+    let cpu = facts.target_cpu().ok().and_then(|of| of.busiest_thread).unwrap_or(0.0);
+    let sleeps = threads.disk - threads.disk_running;
+    let is_one = threads.fullest >= FULL && threads.fullest - cpu >= HALFWAY * sleeps;
+    let used = threads.fullest.min(cpu + sleeps);
+    let claim = match is_one {
         _ if is_locked => Claim::delay(At::Service, facts.per_exchange(facts.under_way() * part)),
         true => Claim::work(Resource::TargetThread, each.min(facts.per_exchange(threads.fullest))),
         false => Claim::delay(At::Service, each),
     };
     let inside = facts.inside.disk;
     let waits = inside > 0.0 && inside >= HALFWAY * facts.at(Station::Application);
-    let all = threads.disk + threads.running;
-    let of = if is_of_one { threads.fullest.min(all) } else { all };
+    // Who is ready for a CPU and has none does not work.
+    let runs = facts.target.as_ref().map_or(threads.running, |of| of.running.min(threads.running));
+    let work = if is_one && used > 0.0 { used } else { threads.disk + runs };
     Ok(claim
-        .sized_if(waits || threads.disk >= HOLDS * of)
+        .sized_if(waits || threads.disk >= HOLDS * work)
         .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
         .seen(format!(
             "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \
