@@ -4,6 +4,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,8 +13,9 @@ use std::time::Duration;
 use linerate_evidence::Evidence;
 use linerate_evidence::sources::calls::{Calls, KINDS, Kind};
 use linerate_model::Timestamp;
+use rustix::mount::{MountFlags, mount};
 
-use crate::sys::Passes;
+use crate::sys::{Passes, own_mounts};
 use crate::tree::{Family, numbers, walk_in};
 
 /// The source it reads.
@@ -138,17 +140,26 @@ struct Counter {
     is_root: bool,
 }
 
-/// The kernel's number of the place where every system call begins.
+/// The kernel's number of the place where every system call begins. Where nobody has mounted what says it, this thread
+/// mounts it, in a mount namespace of its own that ends with it.
 fn tracepoint() -> Result<u64, String> {
     let file = "events/raw_syscalls/sys_enter/id";
     let read = |folder: &&str| fs::read_to_string(format!("{folder}/{file}")).ok();
-    let number = TRACING.iter().find_map(read).and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| {
+    let number = || TRACING.iter().find_map(read).and_then(|text| text.trim().parse().ok());
+    if let Some(number) = number() {
+        return Ok(number);
+    }
+    let folder = TRACING[0];
+    let refused = |error: io::Error| {
         format!(
-            "{}/{file} cannot be read: mount tracefs there (mount -t tracefs tracefs {}), and run linerate as root",
-            TRACING[0], TRACING[0]
+            "{folder}/{file} cannot be read, and tracefs cannot be mounted there: {error}; run linerate as root, or mount it \
+             (mount -t tracefs tracefs {folder})"
         )
-    })
+    };
+    own_mounts().map_err(refused)?;
+    let mounted = mount("tracefs", folder, "tracefs", MountFlags::empty(), None);
+    mounted.map_err(|errno| refused(errno.into()))?;
+    number().ok_or_else(|| format!("the kernel has no {file} in its tracefs"))
 }
 
 fn counters(pids: &[u32], tracepoint: u64) -> std::io::Result<Vec<Counter>> {

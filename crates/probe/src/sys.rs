@@ -324,3 +324,14 @@ pub(crate) fn run_when_idle() -> io::Result<()> {
     // SAFETY: the structure is whole, and outlives the call; 0 is the calling thread.
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) })
 }
+
+/// What the calling thread mounts from now on is seen by none but it. Source: unshare(2), `CLONE_NEWNS`; mount_namespaces(7).
+pub(crate) fn own_mounts() -> io::Result<()> {
+    let (root, changed) = (c"/".as_ptr(), libc::MS_REC | libc::MS_PRIVATE);
+    // SAFETY: the thread gets a namespace and a current folder of its own, and shares all else, descriptors too; the paths
+    // are strings that outlive the calls, and the other pointers are null, as mount(2) has it for this change.
+    unsafe {
+        checked(libc::unshare(libc::CLONE_NEWNS))?;
+        checked(libc::mount(std::ptr::null(), root, std::ptr::null(), changed, std::ptr::null()))
+    }
+}

@@ -221,3 +221,22 @@ fn a_long_mailbox_is_searched_also_while_it_grows_a_little() {
     let short = with(&evidence, "suspect.mailbox", |messages| messages / 1_000);
     assert_ne!(judged(&header, &short).verdict.by(), Some("beam.selective-receive"));
 }
+
+#[test]
+fn small_reads_of_a_node_without_a_name_are_counted_by_the_kernel() {
+    // Erlang: four backups to gen_tcp with {active, once} and the driver's own buffer, 1,460 bytes.
+    let (header, evidence) = recording("foreign/small-reads-from-outside");
+    let named = |evidence: &Evidence| judged(&header, evidence).verdict.by().map(str::to_owned);
+    assert_eq!(named(&evidence).as_deref(), Some("beam.small-buffer"));
+    // Each read takes 64 KiB: the CPUs are full of something else.
+    let large = with(&evidence, "calls.reads", |reads| reads / 44);
+    assert_eq!(named(&large).as_deref(), Some("target.cpu"));
+    // Nothing waits: a read takes what has come.
+    let none_waits = with(&evidence, "tcp.rqueue", |_| 1500);
+    assert_eq!(named(&none_waits).as_deref(), Some("target.cpu"));
+    // The kernel is asked what has come before each read.
+    let polls = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "calls.polls" { raw * 60 } else { raw })
+    });
+    assert_eq!(named(&polls).as_deref(), Some("beam.active-poll"));
+}

@@ -1,11 +1,12 @@
-//! System calls of the target's tree, counted by the kernel for a part of the time: of loads between two nodes alone.
+//! System calls of the target's tree, counted by the kernel for a part of the time: of loads between two nodes, and of a
+//! BEAM node that is watched from outside only.
 //!
 //! Source: perf_event_open(2) of the tracepoint `raw_syscalls:sys_enter`, a counter a thread and kind, with the call's
 //! number as the filter. A counter is cheap, and not nothing: while there is one, every system call of the machine takes a
 //! tenth of a microsecond longer. So they are counted in windows of a tenth of the time, and what is said is a rate of
 //! that.
 //!
-//! Blind spots: threads that begin in a window; where tracefs is not mounted, or without the privilege, nothing is told.
+//! Blind spots: threads that begin in a window; without the privilege, nothing is told.
 
 use std::time::Duration;
 

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use linerate_engine::now;
 use linerate_evidence::Evidence;
-use linerate_probe::{BurstSampler, CaptureSampler, MOST_PORTS, StatisticsSampler, TargetSampler};
+use linerate_probe::{
+    BurstSampler, CallSampler, CaptureSampler, MOST_PORTS, StatisticsSampler, TargetSampler,
+};
 
 /// See the module. Dropped, they end.
 pub(super) struct Samplers {
@@ -13,21 +15,24 @@ pub(super) struct Samplers {
     bursts: Option<BurstSampler>,
     capture: Option<CaptureSampler>,
     statistics: Option<StatisticsSampler>,
+    calls: Option<CallSampler>,
 }
 
 impl Samplers {
     /// Begins to sample a process tree in its network namespace (none: this process's own), and the
     /// connections of these of its ports, the most important first. Connections from `listening` are no
-    /// questions of its own.
+    /// questions of its own. With its system calls, where those are all that shows how it reads.
     pub(super) fn start(
         pid: u32,
         netns: Option<&Path>,
         listening: &[u16],
         ports: &[u16],
+        with_calls: bool,
         evidence: &mut Evidence,
     ) -> Self {
         let target = TargetSampler::start(vec![pid], listening.to_vec(), now);
         let statistics = StatisticsSampler::start(pid, netns, ports, now);
+        let calls = with_calls.then(|| CallSampler::start(vec![pid], now));
         let (ports, others) = ports.split_at(ports.len().min(MOST_PORTS));
         let mut unread = |source: &str, why: String| {
             evidence.unread.insert(source.into(), why);
@@ -36,7 +41,7 @@ impl Samplers {
             for source in ["bursts", "capture"] {
                 unread(source, "no port is known that it listens on".into());
             }
-            return Self { target, bursts: None, capture: None, statistics };
+            return Self { target, bursts: None, capture: None, statistics, calls };
         }
         let bursts = BurstSampler::start(netns, ports)
             .map_err(|error| unread("bursts", error.to_string()))
@@ -54,7 +59,7 @@ impl Samplers {
                 evidence.unread.entry(source.into()).or_insert_with(|| why.clone());
             }
         }
-        Self { target, bursts, capture, statistics }
+        Self { target, bursts, capture, statistics, calls }
     }
 
     /// What they counted up to now.
@@ -68,6 +73,9 @@ impl Samplers {
         }
         if let Some(statistics) = &self.statistics {
             evidence.absorb(statistics.drain());
+        }
+        if let Some(calls) = &self.calls {
+            evidence.absorb(calls.drain());
         }
         evidence
     }

@@ -10,6 +10,7 @@ use linerate_evidence::sources::{Fetch, SOURCES, port, tcp_info};
 use linerate_evidence::{Evidence, Side, Subject};
 use linerate_model::Timestamp;
 use linerate_probe::{Probe, ProcessSockets, Scope};
+use linerate_run::local_node::is_beam;
 use linerate_run::{EvidenceFile, Observer, Pace};
 
 use super::inside::Inside;
@@ -88,7 +89,8 @@ impl<'a> Watch<'a> {
         let samplers = outside.pid.map(|pid| {
             let listening: Vec<u16> = outside.listening.iter().copied().collect();
             let (netns, ports) = (outside.netns(), outside.ports(ours));
-            Samplers::start(pid, netns.as_deref(), &listening, &ports, &mut evidence)
+            let is_outside = inside.is_none() && is_beam(pid);
+            Samplers::start(pid, netns.as_deref(), &listening, &ports, is_outside, &mut evidence)
         });
         let is_far = inside.as_ref().is_some_and(|inside| inside.far.is_some());
         if kernel.is_none() {

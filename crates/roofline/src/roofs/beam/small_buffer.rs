@@ -11,10 +11,12 @@
 
 use crate::prelude::*;
 
+mod outside;
+
 // Half of a read measured where system calls are slow: 1.3 us, 512 bytes, socket:recv, OTP 25, 2 CPUs. Unit: seconds.
 const LEAST_READ: f64 = 0.6e-6;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(in crate::roofs) enum SmallBuffer {
     Driver,
     ActivePoll,
@@ -23,6 +25,9 @@ pub(in crate::roofs) enum SmallBuffer {
 
 impl SmallBuffer {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
+        if facts.is_node_outside() {
+            return outside::explain(self, facts);
+        }
         let is_small = |each: &Connection| each.fills_buffer() && each.buffer < LARGE;
         let of = facts.those(|each| self.reads(each) && is_small(each))?;
         let how = match self {
