@@ -312,3 +312,21 @@ fn what_waits_until_an_output_is_read_waits_for_its_reader() {
     });
     assert_ne!(named(&header, &writes_none).as_deref(), Some("app.dependency"));
 }
+
+#[test]
+fn a_watched_service_waits_for_the_one_that_always_answers() {
+    // Node: each page asks Redis, 5 ms away, for twelve keys in turn, over one connection for all 16 requests.
+    let (header, evidence) = recording("foreign/one-connection-for-all");
+    let named = |evidence: &Evidence| judged(&header, evidence).verdict.by().map(str::to_owned);
+    assert_eq!(named(&evidence).as_deref(), Some("app.dependency"));
+    // A question is out for half of the time: something else has them wait.
+    let other = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "peer.asked" { raw / 2 } else { raw })
+    });
+    assert_ne!(named(&other).as_deref(), Some("app.dependency"));
+    // Timers are due while a request takes.
+    let timers = changed(&evidence, |_, metric, raw| {
+        Some(if metric.starts_with("threads.poll_3") { 0 } else { raw })
+    });
+    assert_ne!(named(&timers).as_deref(), Some("app.dependency"));
+}

@@ -17,6 +17,15 @@ impl Facts<'_> {
         if is_full && asked.cores.is_none_or(|cores| cores < HALFWAY) {
             return None;
         }
+        // Of a watched service each of whose requests waits for a time of its own, with threads that wait for events only:
+        // nothing else ends their waits than what always answers.
+        let exchanges = self.run.load.exchanges as f64;
+        let ends_waits = place.regime == Regime::Delayed
+            && self.inside.waits_for_events(self.exchange_s(), exchanges)
+            && self.inside.asked.iter().filter(|of| of.asked >= HALFWAY).count() == 1;
+        if self.load == Load::Watched && ends_waits && self.is_always_asked(asked, self.place.of) {
+            return Some(asleep);
+        }
         // The share of the time with a question out, and what comes for a request.
         let seen = |kind, least| {
             let step = self.run.evidence.step(kind)?;
@@ -92,12 +101,14 @@ impl Facts<'_> {
     /// Whether few connections to a peer have a question out nearly all the time, with an answer for each exchange: whoever
     /// waits is waiting for their turn to ask, and not for a clock.
     pub(crate) fn asks_always(&self, under_way: f64) -> bool {
+        self.inside.asked.iter().any(|of| self.is_always_asked(of, under_way))
+    }
+
+    fn is_always_asked(&self, of: &Asked, under_way: f64) -> bool {
         let exchanges = self.run.load.exchanges as f64;
-        self.inside.asked.iter().any(|of| {
-            let are_few = of.connections >= EXPLAINED && of.connections <= HALFWAY * under_way;
-            let answers = of.came.is_some_and(|came| came >= HALFWAY * exchanges);
-            are_few && of.asked >= EXPLAINED * of.connections && answers
-        })
+        let are_few = of.connections >= EXPLAINED && of.connections <= HALFWAY * under_way;
+        let answers = of.came.is_some_and(|came| came >= HALFWAY * exchanges);
+        are_few && of.asked >= EXPLAINED * of.connections && answers
     }
 }
 

@@ -47,6 +47,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let served = served.map(|(_, at_once)| if at_once < TWO { 1.0 } else { at_once });
     let share = match shared {
         _ if served.is_some() => ", and it serves fewer at a time; the others wait to ask it",
+        Some(_) if facts.load == Load::Watched => {
+            ", shared by requests, nearly always: the service's threads wait for events only, and for no timer in an exchange's \
+             time"
+        }
         Some(_) => ", shared by requests: even a single one waits there",
         None if asked.asked > asked.connections && asked.is_by_datagrams() => {
             "; as many UDP datagrams reached this host as there were requests, and the service's threads wait for events \
