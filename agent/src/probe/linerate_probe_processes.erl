@@ -282,6 +282,7 @@ values(Pid, Mailbox, Wait, Info, #{events := #{pids := Told}}) ->
         {'suspect.mailbox', Mailbox},
         {'suspect.running', one(Wait =:= running orelse Wait =:= collecting)},
         {'suspect.collecting', one(Wait =:= collecting)},
+        {'suspect.syncing', one(Wait =:= disk)},
         {'suspect.reductions', value(reductions, Info)},
         {'suspect.memory', value(memory, Info)},
         {'suspect.heap', value(total_heap_size, Info) * erlang:system_info(wordsize)},

@@ -330,3 +330,15 @@ fn a_watched_service_waits_for_the_one_that_always_answers() {
     });
     assert_ne!(named(&timers).as_deref(), Some("app.dependency"));
 }
+
+#[test]
+fn the_process_that_all_call_is_in_a_sync() {
+    // Erlang: mnesia:sync_log after each order; the log's process is in a sync in 60 % of its samples.
+    let (header, evidence) = recording("foreign/one-process-in-a-sync");
+    let named = |evidence: &Evidence| judged(&header, evidence).verdict.by().map(str::to_owned);
+    assert_eq!(named(&evidence).as_deref(), Some("app.disk-sync"));
+    let other = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "suspect.syncing" { 0 } else { raw })
+    });
+    assert_eq!(named(&other).as_deref(), Some("vm.funnel"));
+}

@@ -28,6 +28,8 @@ metrics! {
     RUNNING: u64 = "suspect.running", "1";
     /// 1 if it collected garbage when it was asked.
     COLLECTING: u64 = "suspect.collecting", "1";
+    /// 1 if it was in the sync of a file when it was asked.
+    SYNCING: u64 = "suspect.syncing", "1";
     /// Its reductions since it began; native code, and what the emulator does for it, hardly count.
     REDUCTIONS: u64 = "suspect.reductions", "1";
     /// Its memory, binaries outside of its heap left out; a state.

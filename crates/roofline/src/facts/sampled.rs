@@ -17,6 +17,8 @@ pub struct Process<'a> {
     pub running: f64,
     /// The largest share of the time that agrees with these samples, 0 to 1.
     pub running_most: f64,
+    /// The share in which it was in the sync of a file; of earlier evidence 0.
+    pub syncing: f64,
     /// The share in which it had mail.
     pub with_mail: f64,
     /// Median length of its mailbox.
@@ -31,6 +33,8 @@ pub struct Process<'a> {
     pub fullsweep_after: Option<&'a str>,
     /// Of the processes that wait in a call, the share that waits for it, 0 to 1: in the end, or by others.
     pub callers: f64,
+    /// Whether anybody was ever seen to wait for it in a call.
+    pub has_callers: bool,
     /// Whether half as many or more wait for a second process meanwhile. Callers of one through the other wait for
     /// both: their shares add up to more than all.
     pub is_one_of_several: bool,
@@ -189,6 +193,7 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
     let of = Some(run.window_or_whole(id, often)).filter(often)?;
     let fact = |name| run.fact(id, name);
     let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
+    let called = calls(run, id, callees::CALLERS);
     let pid = fact("pid").map_or_else(|| id.to_string(), str::to_owned);
     Some(Process {
         name: fact("name").unwrap_or("a process"),
@@ -197,6 +202,7 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
         wait: fact("wait"),
         running: some(suspect::RUNNING),
         running_most: most(some(suspect::RUNNING), samples(&of)),
+        syncing: some(suspect::SYNCING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
         mail: [of.min(suspect::MAILBOX).unwrap_or(0), of.max(suspect::MAILBOX).unwrap_or(0)],
@@ -204,7 +210,8 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
         reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
         fullsweep_after: fact("fullsweep_after"),
-        callers: if all < FEW { 0.0 } else { calls(run, id, callees::CALLERS) / all },
+        callers: if all < FEW { 0.0 } else { called / all },
+        has_callers: called > 0.0,
         is_one_of_several: false,
         is_owner: owners.contains(&pid.as_str()),
         pid,

@@ -30,6 +30,10 @@ pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn in_node(facts: &Facts) -> Result<Claim, Silent> {
+    let of = facts.processes.iter().filter(|of| of.is_called() && of.syncing >= HOLDS);
+    if let Some(one) = of.max_by(|a, b| a.syncing.total_cmp(&b.syncing)) {
+        return Ok(in_process(facts, one));
+    }
     let InPool { busy, .. } = Pool::Io.of(&facts.serving_node()?)?;
     let syncing = facts.at_work_in(&[waits::DISK])?;
     silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
@@ -40,6 +44,24 @@ fn in_node(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
         )))
+}
+
+/// All that wait for a process are spared as large a part of their waits as it is in a sync.
+fn in_process(facts: &Facts, of: &Process) -> Claim {
+    let all = if facts.load == Load::Watched { facts.under_way() } else { 1.0 };
+    let each = facts.per_exchange(of.syncing * all);
+    let (who, syncing) = (of.words(), in_percent(of.syncing));
+    let waits = in_percent(of.callers);
+    Claim::delay(At::Service, each)
+        .sum(format!(
+            "{who} is in a sync for {syncing} of the time, {} {}",
+            duration(each),
+            facts.each()
+        ))
+        .seen(format!(
+            "{waits} of those that wait in a call wait for it; it was in {}",
+            of.function
+        ))
 }
 
 /// Where most of them are in a sync, or most are not; silent in the other case.
