@@ -177,3 +177,14 @@ fn no_pool_serves_more_than_are_accepted() {
     });
     assert_eq!(named(&header, &accepted).as_deref(), Some("app.pool"));
 }
+
+#[test]
+fn one_caller_is_enough_to_wait_for_a_writer() {
+    // Elixir: a hub writes prices to 21 subscribers, one of whom reads 40 KB/s, and one process publishes them in calls.
+    let (header, evidence) = recording("foreign/one-publisher-and-a-slow-subscriber");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("beam.slow-subscriber"));
+    let uncalled = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "callees.callers" { 0 } else { raw })
+    });
+    assert_ne!(named(&header, &uncalled).as_deref(), Some("beam.slow-subscriber"));
+}

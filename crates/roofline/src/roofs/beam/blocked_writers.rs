@@ -142,13 +142,16 @@ fn writer(facts: &Facts, all: &[&Connection]) -> Result<(String, &'static str), 
         Some(_) => "their owner waits for something other than their peers",
         None => "no process owns several connections of which only a few have a queue",
     };
-    let waits = |of: &&Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
+    let is_asked = |of: &Process| of.with_mail >= HALFWAY || of.has_callers;
+    let waits = |of: &&Process| !of.is_owner && is_asked(of) && of.wait == Some("send");
     let writer = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox);
     let writer = writer.filter(|_| are_few(all)).or_not_here(why)?;
     let ((full, all, _), who, mail) = (queues(all), writer.words(), writer.mailbox);
+    let mail =
+        if mail > 0 { format!("{mail} messages waiting") } else { "a caller that waits".into() };
     let says = format!(
-        "{who} writes to connections of other processes and has {mail} messages waiting; {full} of {all} connections \
-         have a driver queue, the others none"
+        "{who} writes to connections of other processes and has {mail}; {full} of {all} connections have a driver queue, \
+         the others none"
     );
     Ok((says, ""))
 }
