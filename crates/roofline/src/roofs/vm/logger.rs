@@ -28,15 +28,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{} of waiting for a log handler", facts.took(each)))
         .seen(format!("{waits} of the processes that wait do so for a log handler, {most} at once with an event"))
         .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
+        .at_least(Least::Asleep)
         .lifted_by([drop_what_is_too_much()]))
 }
 
 /// Of a node that is not seen inside: what it writes to its standard output is its log.
 fn from_outside(facts: &Facts, output: &UnreadOutput) -> Claim {
     let each = output.each(facts);
-    Claim { least: Some(Least::Asleep), ..Claim::delay(At::Service, each) }
+    Claim::delay(At::Service, each)
         .sum(format!("{} of waiting until its log is taken", facts.took(each)))
         .seen(output.seen())
+        .at_least(Least::Asleep)
         .lifted_by([drop_what_is_too_much()])
 }
 
