@@ -5,6 +5,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -42,13 +43,18 @@ pub struct CallSampler {
 }
 
 impl CallSampler {
-    /// Begins to count of the process trees with these roots. What can't be counted is in `unread` of the evidence.
-    pub fn start(pids: Vec<u32>, now: impl Fn() -> Timestamp + Send + 'static) -> Self {
+    /// Begins to count calls of these kinds of the process trees with these roots. What can't be counted is in `unread` of the
+    /// evidence.
+    pub fn start(
+        pids: Vec<u32>,
+        kinds: &'static [Kind],
+        now: impl Fn() -> Timestamp + Send + 'static,
+    ) -> Self {
         let evidence = Arc::new(Mutex::new(Evidence::default()));
         let (stop, stopped) = channel();
         let of_thread = evidence.clone();
         let builder = std::thread::Builder::new().name("call-sampler".into());
-        let began = builder.spawn(move || sample(&pids, &now, &stopped, &of_thread));
+        let began = builder.spawn(move || sample(&pids, kinds, &now, &stopped, &of_thread));
         Self { stop: Some(stop), thread: began.ok(), evidence }
     }
 
@@ -80,6 +86,7 @@ impl Drop for CallSampler {
 
 fn sample(
     pids: &[u32],
+    kinds: &[Kind],
     now: &impl Fn() -> Timestamp,
     stopped: &Receiver<()>,
     evidence: &Mutex<Evidence>,
@@ -91,18 +98,20 @@ fn sample(
         absorb(unread);
     };
     let goes_on = |length| matches!(stopped.recv_timeout(length), Err(RecvTimeoutError::Timeout));
-    let tracepoint = match tracepoint() {
+    // What it mounts goes with the thread that asks.
+    let number = std::thread::scope(|scope| scope.spawn(tracepoint).join());
+    let tracepoint = match number.unwrap_or_else(|_| Err("to look for it failed".to_owned())) {
         Ok(number) => number,
         Err(reason) => return unread(reason),
     };
     // Counters begin with a row of nothing: their growth is what was counted.
     let mut sum = Calls::default();
     let mut row = Evidence::default();
-    sum.push(now(), &mut row);
+    sum.push(now(), kinds, &mut row);
     absorb(row);
     let mut pause = FIRST;
     while goes_on(pause) {
-        let counters = match counters(pids, tracepoint) {
+        let counters = match counters(pids, kinds, tracepoint) {
             Ok(counters) => counters,
             Err(error) => {
                 return unread(format!(
@@ -124,7 +133,7 @@ fn sample(
         drop(counters);
         sum.add(&window);
         let mut row = Evidence::default();
-        sum.push(now(), &mut row);
+        sum.push(now(), kinds, &mut row);
         absorb(row);
         if !whole {
             return;
@@ -140,8 +149,8 @@ struct Counter {
     is_root: bool,
 }
 
-/// The kernel's number of the place where every system call begins. Where nobody has mounted what says it, this thread
-/// mounts it, in a mount namespace of its own that ends with it.
+/// The kernel's number of the place where every system call begins, which is in a file of tracefs. Where that is mounted
+/// nowhere, the calling thread mounts it, in a mount namespace of its own that ends with the thread.
 fn tracepoint() -> Result<u64, String> {
     let file = "events/raw_syscalls/sys_enter/id";
     let read = |folder: &&str| fs::read_to_string(format!("{folder}/{file}")).ok();
@@ -152,28 +161,32 @@ fn tracepoint() -> Result<u64, String> {
     let folder = TRACING[0];
     let refused = |error: io::Error| {
         format!(
-            "{folder}/{file} cannot be read, and tracefs cannot be mounted there: {error}; run linerate as root, or mount it \
-             (mount -t tracefs tracefs {folder})"
+            "{folder}/{file} cannot be read, and tracefs cannot be mounted there: {error}; run linerate as root"
         )
     };
-    own_mounts().map_err(refused)?;
-    let mounted = mount("tracefs", folder, "tracefs", MountFlags::empty(), None);
-    mounted.map_err(|errno| refused(errno.into()))?;
-    number().ok_or_else(|| format!("the kernel has no {file} in its tracefs"))
+    if !Path::new(&format!("{folder}/events")).exists() {
+        own_mounts().map_err(refused)?;
+        let mounted = mount("tracefs", folder, "tracefs", MountFlags::empty(), None);
+        mounted.map_err(|errno| refused(errno.into()))?;
+    }
+    number().ok_or_else(|| {
+        format!("{folder}/{file} cannot be read: this kernel does not trace system calls, or only for root")
+    })
 }
 
-fn counters(pids: &[u32], tracepoint: u64) -> std::io::Result<Vec<Counter>> {
+fn counters(pids: &[u32], kinds: &[Kind], tracepoint: u64) -> std::io::Result<Vec<Counter>> {
     let family = Family::read();
-    let filters = KINDS.map(filter);
+    let counted = KINDS.iter().enumerate().filter(|(_, kind)| kinds.contains(kind));
+    let filters: Vec<_> = counted.map(|(place, kind)| (place, filter(*kind))).collect();
     let processes = pids.iter().flat_map(|root| walk_in(*root, &family));
     let threads = processes.flat_map(|pid| {
         numbers(format!("/proc/{pid}/task")).map(move |thread| (thread, pids.contains(&pid)))
     });
     let mut counters = Vec::new();
     for (thread, is_root) in threads.take(THREADS) {
-        for (kind, filter) in filters.iter().enumerate() {
+        for (kind, filter) in &filters {
             match Passes::open(thread, tracepoint, filter) {
-                Ok(passes) => counters.push(Counter { passes, kind, is_root }),
+                Ok(passes) => counters.push(Counter { passes, kind: *kind, is_root }),
                 // It has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                 Err(error) => return Err(error),
@@ -220,7 +233,7 @@ mod tests {
     fn reads_are_counted_in_a_part_of_the_time_or_it_says_why_not() {
         let start = Instant::now();
         let now = move || Timestamp(start.elapsed().as_nanos() as u64);
-        let sampler = CallSampler::start(vec![std::process::id()], now);
+        let sampler = CallSampler::start(vec![std::process::id()], &KINDS, now);
         let mut zeros = fs::File::open("/dev/zero").unwrap();
         let (mut byte, mut made) = ([0], 0_u64);
         while start.elapsed() < FIRST + 2 * WINDOW {

@@ -52,7 +52,9 @@ impl KernelSampler {
             });
         }
         let told = self.tell_first(at, busiest);
-        self.sums.push(at, row);
+        if !self.failed {
+            self.sums.push(at, row);
+        }
         if self.failed || busiest.is_empty() {
             return;
         }

@@ -1,4 +1,5 @@
-//! The calls of a packet capture, and of samplers of code and of system calls, that Rust can't check: all of this crate's `unsafe`.
+//! The calls of a packet capture, of samplers of code and of system calls, and of a thread's own mounts, that Rust can't check: all
+//! of this crate's `unsafe`.
 //!
 //! Source: packet(7); `Documentation/networking/packet_mmap.rst` and `linux/if_packet.h` of the kernel;
 //! perf_event_open(2) and `linux/perf_event.h`.
@@ -325,7 +326,7 @@ pub(crate) fn run_when_idle() -> io::Result<()> {
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) })
 }
 
-/// What the calling thread mounts from now on is seen by none but it. Source: unshare(2), `CLONE_NEWNS`; mount_namespaces(7).
+/// What the calling thread mounts from now on no other thread sees. Source: unshare(2), `CLONE_NEWNS`; mount_namespaces(7).
 pub(crate) fn own_mounts() -> io::Result<()> {
     let (root, changed) = (c"/".as_ptr(), libc::MS_REC | libc::MS_PRIVATE);
     // SAFETY: the thread gets a namespace and a current folder of its own, and shares all else, descriptors too; the paths

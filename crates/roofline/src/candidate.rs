@@ -187,7 +187,7 @@ fn watched_delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Pred
     let share = each * facts.attained / place.of.max(1e-9);
     let is_there = place.station.is_some_and(|station| at.covers(station));
     // Where CPUs are full, time elsewhere does not limit the rate.
-    let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
+    let cpus = [Resource::HostCpu, Resource::TargetCpu, Resource::TargetThread].map(Some);
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
     // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they
     // wait, clients set the rate; not if requests are held.

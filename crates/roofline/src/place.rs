@@ -130,9 +130,15 @@ fn made(facts: &Facts) -> Place {
     let is_known = experiment.inconclusive.is_none() || gives_no_more;
     place.at_once = experiment.at_once().filter(|_| is_known);
     let times = experiment.spaced_s.zip(experiment.alone_s);
-    // Work after an answer makes the next request late as well, by half of its time. An idle target does none, and what is cold
-    // after a pause is slower.
-    let most = if used < HALFWAY { 1.0 - SPLIT } else { HALFWAY };
+    // Work after an answer makes the next request late as well, by half of its time. An idle target does none; and where
+    // nothing is done for anybody at times, it waits for nobody after an answer either.
+    let inside = &facts.inside;
+    let done = inside.running + inside.runnable + inside.disk + inside.questions();
+    let most = match used < HALFWAY {
+        true if done < FULL => 1.0 - SPLIT,
+        true => EXPLAINED,
+        false => HALFWAY,
+    };
     // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
     let typical = |step: &Step| Some(step.service_at(HALFWAY)? * 2 >= step.mean_service()?);
     let each_waits = facts.run.evidence.step(StepKind::Alone).and_then(typical) != Some(false);

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use linerate_engine::{Job, Preflight, Running, now};
+use linerate_evidence::sources::calls::KINDS;
 use linerate_evidence::{Evidence, Header, Line, Phase, Step};
 use linerate_model::Client;
 use linerate_probe::{
@@ -81,7 +82,7 @@ impl<O: Observer> Runner<O> {
                 now,
             ),
             calls: (carries && scope.local)
-                .then(|| CallSampler::start(scope.target_pids.clone(), now)),
+                .then(|| CallSampler::start(scope.target_pids.clone(), &KINDS, now)),
             inside,
             census: None,
             of_workers: None,
@@ -177,7 +178,7 @@ fn far(deployment: &Deployment) -> Far<'_> {
 struct Course<'a> {
     sampler: Sampler,
     target: TargetSampler,
-    /// Of loads between two nodes: it is not free, and of others nobody asks for it.
+    /// Of loads between two nodes, whose reports tell them: counting is not free.
     calls: Option<CallSampler>,
     inside: Option<InsideSampler>,
     /// Of the connections that there are now.

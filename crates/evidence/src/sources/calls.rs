@@ -81,20 +81,18 @@ impl Calls {
         self.root += window.root;
     }
 
-    /// Adds the sums as of that time.
-    pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
+    /// Adds the sums of the kinds that are counted as of that time.
+    pub fn push(&self, at: Timestamp, kinds: &[Kind], evidence: &mut Evidence) {
         let of = Subject::Target;
         evidence.push(at, of, WATCHED, self.watched);
-        let [all, writes, reads, polls, futexes] = self.of;
-        for (metric, count) in [
-            (ALL, all),
-            (WRITES, writes),
-            (READS, reads),
-            (POLLS, polls),
-            (FUTEXES, futexes),
-            (ROOT_ALL, self.root),
-        ] {
-            evidence.push(at, of, metric, count);
+        let metrics = [ALL, WRITES, READS, POLLS, FUTEXES];
+        for ((kind, metric), count) in KINDS.iter().zip(metrics).zip(self.of) {
+            if kinds.contains(kind) {
+                evidence.push(at, of, metric, count);
+            }
+        }
+        if kinds.contains(&Kind::All) {
+            evidence.push(at, of, ROOT_ALL, self.root);
         }
     }
 }
@@ -109,9 +107,13 @@ mod tests {
         let mut sum = window;
         sum.add(&window);
         let mut evidence = Evidence::default();
-        sum.push(Timestamp(1), &mut evidence);
+        sum.push(Timestamp(1), &KINDS, &mut evidence);
         let of = evidence.of(Subject::Target);
         assert_eq!((of.last(ALL), of.last(READS), of.last(ROOT_ALL)), (Ok(18), Ok(6), Ok(10)));
         assert_eq!(of.last(WATCHED), Ok(Duration::from_millis(200)));
+        let mut reads = Evidence::default();
+        sum.push(Timestamp(1), &[Kind::Read], &mut reads);
+        let of = reads.of(Subject::Target);
+        assert_eq!((of.last(READS), of.last(ALL).is_err()), (Ok(6), true));
     }
 }

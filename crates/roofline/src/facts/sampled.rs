@@ -33,7 +33,7 @@ pub struct Process<'a> {
     pub fullsweep_after: Option<&'a str>,
     /// Of the processes that wait in a call, the share that waits for it, 0 to 1: in the end, or by others.
     pub callers: f64,
-    /// Whether anybody was ever seen to wait for it in a call.
+    /// Whether somebody waited for it in a call in at least half of its samples.
     pub has_callers: bool,
     /// Whether half as many or more wait for a second process meanwhile. Callers of one through the other wait for
     /// both: their shares add up to more than all.
@@ -194,6 +194,7 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
     let fact = |name| run.fact(id, name);
     let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
     let called = calls(run, id, callees::CALLERS);
+    let rounds = of.all(callees::CALLERS).map_or(0, |all| all.iter().filter(|of| of.1 > 0).count());
     let pid = fact("pid").map_or_else(|| id.to_string(), str::to_owned);
     Some(Process {
         name: fact("name").unwrap_or("a process"),
@@ -211,7 +212,7 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
         fullsweep_after: fact("fullsweep_after"),
         callers: if all < FEW { 0.0 } else { called / all },
-        has_callers: called > 0.0,
+        has_callers: called > 0.0 && rounds as f64 >= HALFWAY * samples(&of) as f64,
         is_one_of_several: false,
         is_owner: owners.contains(&pid.as_str()),
         pid,

@@ -1,6 +1,6 @@
 //! Connections to peers that many requests share, as a channel between nodes: each shows one question at most, and one that
 //! carries signals that nobody answers always shows one. Where segments don't tell ([`Inside::by_segments`]), the experiment
-//! decides.
+//! decides, and of a watched service what else its requests can wait for.
 
 use crate::prelude::*;
 
@@ -17,13 +17,7 @@ impl Facts<'_> {
         if is_full && asked.cores.is_none_or(|cores| cores < HALFWAY) {
             return None;
         }
-        // Of a watched service each of whose requests waits for a time of its own, with threads that wait for events only:
-        // nothing else ends their waits than what always answers.
-        let exchanges = self.run.load.exchanges as f64;
-        let ends_waits = place.regime == Regime::Delayed
-            && self.inside.waits_for_events(self.exchange_s(), exchanges)
-            && self.inside.asked.iter().filter(|of| of.asked >= HALFWAY).count() == 1;
-        if self.load == Load::Watched && ends_waits && self.is_always_asked(asked, self.place.of) {
+        if self.load == Load::Watched && self.is_all_that_is_waited_for(asked) {
             return Some(asleep);
         }
         // The share of the time with a question out, and what comes for a request.
@@ -96,6 +90,18 @@ impl Facts<'_> {
     fn asked_in(&self, from: Timestamp, step: &Step, asked: &Asked) -> Option<Asked> {
         let all = Asked::all(self.run.evidence, &(from..=step.to));
         all.into_iter().find(|of| of.address == asked.address)
+    }
+
+    /// Whether a watched service waits for this one alone: each of its requests waits for a time of its own, its threads wait
+    /// for events only, this peer always has a question, and no other one has, or may have.
+    fn is_all_that_is_waited_for(&self, asked: &Asked) -> bool {
+        let exchanges = self.run.load.exchanges as f64;
+        let all = self.inside.asked.iter().chain(&self.inside.channels);
+        let mut others = all.filter(|of| of.address != asked.address);
+        self.place.regime == Regime::Delayed
+            && self.inside.waits_for_events(self.exchange_s(), exchanges)
+            && self.is_always_asked(asked, self.place.of)
+            && !others.any(|of| of.asked + of.untold >= HALFWAY || of.may_answer())
     }
 
     /// Whether few connections to a peer have a question out nearly all the time, with an answer for each exchange: whoever

@@ -5,9 +5,13 @@ use std::path::Path;
 
 use linerate_engine::now;
 use linerate_evidence::Evidence;
+use linerate_evidence::sources::calls::Kind;
 use linerate_probe::{
     BurstSampler, CallSampler, CaptureSampler, MOST_PORTS, StatisticsSampler, TargetSampler,
 };
+
+/// What tells how a node reads.
+const READING: [Kind; 2] = [Kind::Read, Kind::Poll];
 
 /// See the module. Dropped, they end.
 pub(super) struct Samplers {
@@ -32,7 +36,7 @@ impl Samplers {
     ) -> Self {
         let target = TargetSampler::start(vec![pid], listening.to_vec(), now);
         let statistics = StatisticsSampler::start(pid, netns, ports, now);
-        let calls = with_calls.then(|| CallSampler::start(vec![pid], now));
+        let calls = with_calls.then(|| CallSampler::start(vec![pid], &READING, now));
         let (ports, others) = ports.split_at(ports.len().min(MOST_PORTS));
         let mut unread = |source: &str, why: String| {
             evidence.unread.insert(source.into(), why);

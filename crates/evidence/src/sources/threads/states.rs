@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use linerate_model::Timestamp;
 
-use super::super::{kernel_code, spinning};
+use super::super::{kernel_code, process};
 use super::Role;
 use crate::evidence::Evidence;
 use crate::subject::Subject;
@@ -65,7 +65,10 @@ impl States {
         let instants = of.grown(super::INSTANTS).ok()?;
         let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants.max(1.0);
         let running = mean(super::RUNNING);
-        let at_disk = |metric| of.rate(metric).unwrap_or(0.0) / spinning::A_SECOND as f64;
+        // A part of the time in the kernel: the first samples are told together, as soon as its functions are known.
+        let kernel = of.grown(kernel_code::SAMPLES).unwrap_or(0.0).max(1.0);
+        let in_kernel = of.rate(process::STIME).unwrap_or(0.0);
+        let at_disk = |metric| of.grown(metric).unwrap_or(0.0) / kernel * in_kernel;
         let disk_running = at_disk(kernel_code::DISK).min(running);
         Some(Self {
             running: running - disk_running,

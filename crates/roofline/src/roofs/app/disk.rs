@@ -1,6 +1,7 @@
 //! The disk: threads of the service wait for it while requests wait for them. Two of a kind, by what they wait for.
 //!
-//! `each = threads that wait for a disk / throughput`
+//! `each = threads that wait for a disk / throughput`; of a node's process that others call, `share of its samples in a sync x those
+//! that wait for it / throughput`. Of a full thread, where it is the one that waits, the disk's part is work.
 //!
 //! - `app.disk-sync`: until the disk has what was written, record by record. A BEAM node's syncs run on dirty I/O
 //!   schedulers: the busy ones are exchanges at the disk; stacks show it (`waits.disk`).
@@ -30,11 +31,12 @@ pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn in_node(facts: &Facts) -> Result<Claim, Silent> {
+    let node = facts.serving_node()?;
     let of = facts.processes.iter().filter(|of| of.is_called() && of.syncing >= HOLDS);
     if let Some(one) = of.max_by(|a, b| a.syncing.total_cmp(&b.syncing)) {
-        return Ok(in_process(facts, one));
+        return Ok(in_process(facts, one, node.mean(callees::CALLING).unwrap_or(0.0)));
     }
-    let InPool { busy, .. } = Pool::Io.of(&facts.serving_node()?)?;
+    let InPool { busy, .. } = Pool::Io.of(&node)?;
     let syncing = facts.at_work_in(&[waits::DISK])?;
     silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
     let each = facts.per_exchange(busy);
@@ -46,12 +48,14 @@ fn in_node(facts: &Facts) -> Result<Claim, Silent> {
         )))
 }
 
-/// All that wait for a process are spared as large a part of their waits as it is in a sync.
-fn in_process(facts: &Facts, of: &Process) -> Claim {
-    let all = if facts.load == Load::Watched { facts.under_way() } else { 1.0 };
-    let each = facts.per_exchange(of.syncing * all);
-    let (who, syncing) = (of.words(), in_percent(of.syncing));
-    let waits = in_percent(of.callers);
+/// Those that call a process are spared as large a part of their waits as it is in a sync.
+fn in_process(facts: &Facts, of: &Process, calling: f64) -> Claim {
+    // Where most call, the others have called, or will.
+    let all = facts.under_way();
+    let waiting = if calling >= HALFWAY * all { all } else { calling };
+    let served = if facts.load == Load::Watched { waiting } else { 1.0 };
+    let each = facts.per_exchange(of.syncing * served);
+    let (who, syncing, callers) = (of.words(), in_percent(of.syncing), in_percent(of.callers));
     Claim::delay(At::Service, each)
         .sum(format!(
             "{who} is in a sync for {syncing} of the time, {} {}",
@@ -59,7 +63,7 @@ fn in_process(facts: &Facts, of: &Process) -> Claim {
             facts.each()
         ))
         .seen(format!(
-            "{waits} of those that wait in a call wait for it; it was in {}",
+            "{callers} of those that wait in a call wait for it; it was in {}",
             of.function
         ))
 }
@@ -80,24 +84,33 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     let is_locked =
         facts.threads_in_turn() && part >= HALFWAY && wait >= HALFWAY * facts.under_way();
     let others = if is_locked { "; the others wait for its lock meanwhile" } else { "" };
-    // One thread that does everything is spared the disk's part of its work. Samples show it busy at the disk as well, where it
-    // uses no CPU.
-    let cpu = facts.target_cpu().ok().and_then(|of| of.busiest_thread).unwrap_or(0.0);
+    // A thread that does everything is spared the disk's part of its time, where it is the one that waits: samples show it
+    // busy for longer than it works, or is ready for a CPU, as the others are.
+    let work = |of: &Running| (of.running - threads.disk_running).clamp(0.0, threads.running);
+    let runs = facts.target.as_ref().map_or(threads.running, work);
+    let ready = (threads.running - runs) / (threads.running + threads.disk).max(1e-9);
     let sleeps = threads.disk - threads.disk_running;
-    let is_one = threads.fullest >= FULL && threads.fullest - cpu >= HALFWAY * sleeps;
-    let used = threads.fullest.min(cpu + sleeps);
+    let cpu = facts.target_cpu().ok().and_then(|of| of.busiest_thread);
+    let is_its = |cpu: f64| {
+        let waits = threads.fullest * (1.0 - ready) - cpu;
+        waits + AGREE >= HALFWAY * sleeps
+    };
+    let is_one = threads.fullest >= FULL && cpu.is_none_or(is_its);
+    // Where CPUs are full, and most of those at the disk run meanwhile, that is work, whichever threads do it.
+    let cpus = [Resource::HostCpu, Resource::TargetCpu, Resource::TargetThread];
+    let is_full = facts.place.resource.is_some_and(|of| cpus.contains(&of));
+    let is_work = is_full && threads.disk_running >= HALFWAY * threads.disk;
     let claim = match is_one {
         _ if is_locked => Claim::delay(At::Service, facts.per_exchange(facts.under_way() * part)),
         true => Claim::work(Resource::TargetThread, each.min(facts.per_exchange(threads.fullest))),
+        _ if is_work => Claim::work(Resource::TargetCpu, facts.per_exchange(threads.disk_running)),
         false => Claim::delay(At::Service, each),
     };
     let inside = facts.inside.disk;
     let waits = inside > 0.0 && inside >= HALFWAY * facts.at(Station::Application);
-    // Who is ready for a CPU and has none does not work.
-    let runs = facts.target.as_ref().map_or(threads.running, |of| of.running.min(threads.running));
-    let work = if is_one && used > 0.0 { used } else { threads.disk + runs };
+    let of_it = cpu.filter(|_| is_one).map(|cpu| threads.fullest.min(cpu + sleeps));
     Ok(claim
-        .sized_if(waits || threads.disk >= HOLDS * work)
+        .sized_if(waits || threads.disk >= HOLDS * of_it.unwrap_or(threads.disk + runs))
         .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
         .seen(format!(
             "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \
