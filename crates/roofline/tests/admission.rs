@@ -227,3 +227,14 @@ fn limits_of_the_node_do_not_apply_where_it_is_not_sampled_inside() {
         assert_ne!(outside.verdict.by(), Some(id));
     }
 }
+
+/// HAProxy with maxconn 10 and 40 clients: 11 connections wait in its queue, and 17 find it full.
+#[test]
+fn clients_that_are_still_connecting_wait_for_a_place_too() {
+    let limited = || Recorded::of("foreign/most-never-get-in");
+    assert_eq!(limited().named().unwrap(), "app.connection-limit");
+    // All others were accepted, and most of those wait inside.
+    let inside =
+        limited().with(|_, name, raw| Some(if name == "census.connect" { 0 } else { raw }));
+    assert_ne!(inside.named().as_deref(), Some("app.connection-limit"));
+}

@@ -148,8 +148,12 @@ impl Facts<'_> {
         Some(self.by_headers(|of| of.opened_per_s) * self.run.seconds())
     }
 
-    /// Of those, the ones that were not established: they found the queue full, and try again.
+    /// Of those, the ones that were not established: they found the queue full, and try again. Of a load whose connections are
+    /// kept, those that are still being opened.
     pub(crate) fn try_again(&self) -> f64 {
+        if self.load == Load::Made && self.run.opened_per_exchange() < HALFWAY {
+            return self.at(Station::Connect);
+        }
         let came = self.came().unwrap_or(f64::INFINITY);
         // The kernel's counters are read a little before or after the headers.
         self.begun().map_or(0.0, |begun| (begun * (1.0 - AGREE) - came).max(0.0))
