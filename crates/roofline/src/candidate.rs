@@ -334,12 +334,12 @@ fn gains(facts: &Facts, predicted: Predicted) -> bool {
 /// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
 
-/// By how much a claim's first remedy enlarges a capacity (slots to what is asked, others twice); the connections then.
+/// By how much a claim's remedy enlarges a capacity (slots to what is asked, others twice); the connections then.
 fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
     let connections = facts.run.connections();
-    match claim.remedies.first() {
-        Some(Remedy { key, at_once: Some(then), .. }) => {
-            let asked = if key == "load.connections" { *then as u32 } else { connections };
+    match claim.remedies.iter().find_map(|of| Some((&of.key, of.at_once?))) {
+        Some((key, then)) => {
+            let asked = if key == "load.connections" { then as u32 } else { connections };
             ((then / at_once).max(1.0), asked.max(connections))
         }
         _ if resource == Resource::Slots => {
@@ -394,7 +394,9 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
             _ => None,
         };
         let Remedy { does, by_hand, .. } = remedy.clone();
-        let predicted = more.unwrap_or(predicted).as_lifted(facts.attained);
+        let predicted = more.unwrap_or(predicted);
+        let predicted = remedy.least.map_or(predicted, |least| at_least(facts, least, predicted));
+        let predicted = predicted.as_lifted(facts.attained);
         Advice { knob, value, does, by_hand, predicted, is_bound: predicted.is_bound() }
     };
     claim.remedies.iter().map(one).collect()

@@ -23,6 +23,8 @@ pub struct Remedy {
     pub knob: Option<(&'static str, String)>,
     /// Time saved an exchange besides the claimed delay. Unit: seconds.
     pub spares: f64,
+    /// Whose work it may spare besides. None: as the claim says.
+    pub least: Option<Least>,
 }
 
 /// A knob and the value it should have, as reports and `climb` read it.
@@ -58,7 +60,7 @@ impl Remedy {
     /// A key of the plan, and the same by hand in a client or on a command line.
     pub fn plan((key, value): (impl Text, impl Text), does: impl Text, by_hand: impl Text) -> Self {
         let (key, value, does, by_hand) = (key.into(), value.into(), does.into(), by_hand.into());
-        Self { key, value, does, by_hand, at_once: None, knob: None, spares: 0.0 }
+        Self { key, value, does, by_hand, at_once: None, knob: None, spares: 0.0, least: None }
     }
 
     pub fn serving(self, at_once: f64) -> Self {

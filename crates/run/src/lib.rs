@@ -36,6 +36,7 @@ pub use deploy::Deployment;
 pub use error::{Refused, RunError};
 pub use evidence_file::EvidenceFile;
 pub use hosts::Access;
+pub use limits::raise_descriptors;
 pub use observer::Observer;
 pub use pace::Pace;
 pub use runner::{Measured, Runner, tls_with};

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::error::{Carried, Refused, RunError};
 
 /// Lets this process open as many descriptors as the system allows, so far as it does.
-pub(crate) fn raise() {
+pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // Failing leaves the soft limit, which whoever needs more finds.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -26,7 +26,7 @@ const OTHER_DESCRIPTORS: u64 = 100;
 /// What makes the plan's load: as many processes as it says, or as its connections need descriptors for.
 /// `cpus`: of the smallest of other hosts, where the load is made there.
 pub(crate) fn engine(plan: &Plan, hosts: usize, cpus: Option<usize>) -> Result<Engine, Refused> {
-    raise();
+    raise_descriptors();
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let mut plan = plan.clone();
     if let Some(cpus) = cpus {
@@ -84,7 +84,7 @@ pub(crate) fn engine_with(
 /// Processes that users' connections are spread over: as many as the plan says, or as they need descriptors for; of several
 /// hosts each has as many as the others.
 pub(crate) fn user_processes(plan: &Plan, hosts: usize) -> u16 {
-    raise();
+    raise_descriptors();
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     user_processes_with(plan, hosts as u16, allowed)
 }

@@ -7,7 +7,7 @@ use linerate_evidence::{Header, TargetFacts, VERSION};
 use linerate_model::{Plan, Share, Target};
 use linerate_probe::{cpus_of, host_facts};
 use linerate_report::{Document, doctor_document};
-use linerate_run::{EvidenceFile, Observer};
+use linerate_run::{EvidenceFile, Observer, raise_descriptors};
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
@@ -41,6 +41,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     let apply = args.apply.as_ref().map(|knob| Apply::new(knob, args)).transpose()?;
     let output = Output::new(&args.output)?;
     let signals = Signals::install().map_err(Failure::run)?;
+    raise_descriptors();
 
     let mut outside = Outside::find(&asked)?;
     let inside = enter(&asked, args, budget, &mut outside)?;

@@ -48,7 +48,7 @@ pub fn worker(input: impl Read + Send + 'static, output: impl Write) -> Result<(
 
 /// Everything that can fail without the network.
 fn begin(order: &Order) -> Result<(Prepared, Arc<AtomicBool>), String> {
-    limits::raise();
+    limits::raise_descriptors();
     let plan = &order.plan;
     let (index, of, job) = order.part;
     let in_words = |error: crate::RunError| error.to_string();
@@ -153,7 +153,7 @@ impl<W: Write> Says<W> {
         wake: &Wake,
         told: &Receiver<Result<Told, String>>,
     ) -> Result<(), String> {
-        limits::raise();
+        limits::raise_descriptors();
         let begin = || {
             let sockets = users_part::sockets(order).map_err(|error| error.to_string())?;
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

@@ -88,7 +88,12 @@ pub(super) fn first_cure(
     lines: CureLines,
 ) {
     let Some(first) = advice.first() else { return };
-    sheet.labelled("CURE", Tone::Loud, &facts::cure(first, roofline));
+    let mut cure = facts::cure(first, roofline);
+    // Where of the best only the most is known that it may give, the next one may promise something.
+    if let Some(second) = advice.get(1).filter(|_| first.is_bound) {
+        cure += &format!(". Or {}", facts::cure(second, roofline));
+    }
+    sheet.labelled("CURE", Tone::Loud, &cure);
     if lines == CureLines::WithByHand && !facts::is_by_hand(first) {
         sheet.item_whole(7, "by hand: ", &first.by_hand);
     }

@@ -58,16 +58,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              {online:.0} schedulers in use; it was in {function}"
         ))
         .also(funnel.is_called().then_some(called))
-        .lifted_by([shards(count, &format!("its stack: {stack}"))]))
+        .lifted_by(remedies(count, &format!("its stack: {stack}"), waits <= funnel.running)))
 }
 
-fn shards(count: u64, who: &str) -> Remedy {
-    let by_hand = format!(
-        "do its work in the caller: read from ets ({{read_concurrency, true}}) or persistent_term, count with counters; \
-         else start {count} processes and choose one by erlang:phash2(Key, {count}); {who}"
-    );
+/// Best first; `who` is in words. A call that waits takes its time in the caller as well.
+fn remedies(count: u64, who: &str, works: bool) -> Vec<Remedy> {
+    let spread =
+        format!("start {count} processes and choose one by erlang:phash2(Key, {count}); {who}");
     let gives = format!("spreads the calls over {count} processes, each with a part of the keys");
-    Remedy::plan(("shards", count.to_string()), gives, by_hand).serving(count as f64)
+    let shards = Remedy::plan(("shards", count.to_string()), gives, spread).serving(count as f64);
+    let by_hand = "do its work in the caller: read from ets ({read_concurrency, true}) or persistent_term, count with counters";
+    let spared =
+        Remedy { least: Some(Least::OfTarget), ..Remedy::human("spares the call", by_hand) };
+    works.then_some(spared).into_iter().chain([shards]).collect()
 }
 
 /// Of a node that is seen from outside only: what works there all the time, one request at a time, asks nobody and leaves a
@@ -103,7 +106,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
                  was asked",
                 inside.asleep
             ))
-            .lifted_by([shards(2, "which process it is, is known from inside: of a node with a name, without --no-inside")])
+            .lifted_by(remedies(2, "which process it is, is known from inside: of a node with a name, without --no-inside", true))
     })
 }
 

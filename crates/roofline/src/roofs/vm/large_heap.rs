@@ -47,5 +47,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              work was garbage collection, {dirty:.2} of it on dirty schedulers"
         ))
         .also(long.map(|of| format!("the longest collection took {}", duration(of.as_secs_f64()))))
+        .at_least(Least::Asleep)
         .lifted_by([remedy]))
 }
