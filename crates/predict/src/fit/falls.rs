@@ -1,6 +1,6 @@
 //! The change of work between one connection and all, measured at both ends.
 
-// Chosen: any steady decrease lies between the first and the last of these.
+// Chosen: a decrease may be over with the second connection, or come with the last ones.
 /// How much of the extra cost with one connection is left in between.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Falls {
@@ -10,10 +10,12 @@ pub(super) enum Falls {
     ByDoubling,
     /// Each connection saves as much.
     Evenly,
+    /// The last ones save most of it: sleepers are woken as long as a CPU has time to sleep.
+    AtLast,
 }
 
 impl Falls {
-    pub const ALL: [Self; 3] = [Self::AtOnce, Self::ByDoubling, Self::Evenly];
+    pub const ALL: [Self; 4] = [Self::AtOnce, Self::ByDoubling, Self::Evenly, Self::AtLast];
 
     /// 1 with one connection, 0 with all.
     pub fn left(self, connections: u32, all: u32) -> f64 {
@@ -25,6 +27,7 @@ impl Falls {
             Self::AtOnce => (1.0 / n - 1.0 / all) / (1.0 - 1.0 / all),
             Self::ByDoubling => 1.0 - n.ln() / all.ln(),
             Self::Evenly => (all - n) / (all - 1.0),
+            Self::AtLast => 1.0 - ((n - 1.0) / (all - 1.0)).powi(2),
         }
     }
 }
