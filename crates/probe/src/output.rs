@@ -1,5 +1,6 @@
 //! Whether what reads the target's standard output and error takes more: a log shipper, a container's log driver, a
-//! terminal; and what reads the other pipes that it writes to.
+//! terminal; and what reads the other pipes that it writes to. Where they are files, and of files that are appended to: how far
+//! they have been written.
 //!
 //! Each is asked of the kernel whether it takes data, on a copy of the descriptor that is closed at once: nothing is
 //! written, and nobody else sees a change. Files are left alone: closing a copy of one would write out what a remote file
@@ -13,9 +14,9 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use linerate_evidence::sources::process::{OUTPUT_FULL, PIPE_FULL, READERS};
+use linerate_evidence::sources::process::{LOG_WRITTEN, OUTPUT_FULL, PIPE_FULL, READERS};
 use linerate_evidence::{Evidence, Subject};
-use linerate_model::Timestamp;
+use linerate_model::{Bytes, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -44,6 +45,10 @@ pub(crate) struct Outputs {
     asked: [Vec<Of>; 2],
     /// In how many samples each pipe was full.
     full: BTreeMap<PathBuf, u32>,
+    /// Logs that are files: one descriptor of each, and how far it had been written.
+    logs: BTreeMap<PathBuf, (Of, Option<u64>)>,
+    /// Bytes of all of them since the first look.
+    logged: u64,
     /// Processes whose descriptors may not be copied.
     denied: BTreeSet<u32>,
 }
@@ -52,6 +57,7 @@ impl Outputs {
     /// Looks for those of these processes; called where the tree has been walked.
     pub(crate) fn look(&mut self, members: &[u32]) {
         self.asked = Default::default();
+        let mut logs = BTreeMap::new();
         for pid in members.iter().take(PROCESSES).filter(|pid| !self.denied.contains(pid)) {
             for descriptor in numbers(format!("/proc/{pid}/fd")).take(LOOKED_AT) {
                 let of = (*pid, descriptor);
@@ -59,11 +65,19 @@ impl Outputs {
                 let is_output = matches!(descriptor, 1 | 2);
                 let is_pipe = link.to_str().is_some_and(|link| link.starts_with("pipe:["));
                 let may_fill = descriptor > 0 && is_pipe || is_output && may_fill(of, &link);
-                if may_fill && mode(of).is_some_and(|mode| mode != READ_ONLY) {
+                let Some(flags) = flags(of).filter(|flags| flags & MODE != READ_ONLY) else {
+                    continue;
+                };
+                if may_fill {
                     self.asked[usize::from(!is_output)].push(of);
+                } else if is_output || flags & APPENDS != 0 {
+                    let is_file = link.is_absolute() && !link.starts_with("/dev");
+                    let known = self.logs.get(&link).and_then(|(_, to)| *to);
+                    is_file.then(|| logs.insert(link, (of, known)));
                 }
             }
         }
+        self.logs = logs;
     }
 
     /// Asks all of them.
@@ -89,6 +103,21 @@ impl Outputs {
                 evidence.push(at, Subject::Target, metric, u64::from(is_full));
             }
         }
+        self.read_logs(at, evidence);
+    }
+
+    /// Adds what came to the logs since the last sample. One that was cut is written from its start.
+    fn read_logs(&mut self, at: Timestamp, evidence: &mut Evidence) {
+        for (of, known) in self.logs.values_mut() {
+            let Some(to) = about(*of, "pos:").and_then(|to| to.parse::<u64>().ok()) else {
+                continue;
+            };
+            self.logged += known.map_or(0, |known| to.checked_sub(known).unwrap_or(to));
+            *known = Some(to);
+        }
+        if !self.logs.is_empty() {
+            evidence.push(at, Subject::Target, LOG_WRITTEN, Bytes(self.logged));
+        }
     }
 
     fn deny(&mut self, pid: u32, evidence: &mut Evidence) {
@@ -112,7 +141,7 @@ impl Outputs {
         let is_it = |of: Of| link(of).as_ref() == Some(&pipe);
         let reads = |pid: &u32| {
             let mut its = numbers(format!("/proc/{pid}/fd")).map(|descriptor| (*pid, descriptor));
-            its.any(|of| is_it(of) && mode(of) == Some(READ_ONLY))
+            its.any(|of| is_it(of) && flags(of).is_some_and(|flags| flags & MODE == READ_ONLY))
         };
         let own = std::process::id();
         let others = || numbers("/proc").filter(|pid| *pid != own && *pid != of.0);
@@ -163,12 +192,14 @@ fn takes_none((pid, descriptor): Of) -> Result<bool, Errno> {
     Ok(asked[0].revents().is_empty())
 }
 
-/// Source: `O_RDONLY`, asm-generic/fcntl.h.
+/// Source: `O_ACCMODE`, `O_RDONLY` and `O_APPEND`, asm-generic/fcntl.h.
+const MODE: u32 = 3;
 const READ_ONLY: u32 = 0;
+const APPENDS: u32 = 0o2000;
 
-/// The last two of the flags, which are octal digits, with which a descriptor was opened.
-fn mode(of: Of) -> Option<u32> {
-    Some(u32::from_str_radix(&about(of, "flags:")?, 8).ok()? & 3)
+/// With which a descriptor was opened.
+fn flags(of: Of) -> Option<u32> {
+    u32::from_str_radix(&about(of, "flags:")?, 8).ok()
 }
 
 /// What the kernel says of a descriptor under this head.
@@ -181,7 +212,7 @@ fn about((pid, descriptor): Of, head: &str) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::OwnedFd;
     use std::process::{Child, Command, Stdio};
@@ -266,6 +297,47 @@ mod tests {
         let mut shell = shell.spawn().unwrap();
         let _output = shell.stdout.take();
         becomes(shell, [None, Some(true)]);
+    }
+
+    #[test]
+    fn how_far_a_log_was_written_is_told_once_for_both_outputs_and_not_of_other_files() {
+        let name =
+            |of: &str| std::env::temp_dir().join(format!("linerate-{}.{of}", std::process::id()));
+        let [log, data] = [name("log"), name("data")];
+        // What was there before is no part of it; the fourth is appended to as well, the fifth is not.
+        let script = format!(
+            "echo old; exec 4>>{0} 5>{1}; read go; echo twelve bytes; echo five >&4; echo data >&5; read end",
+            log.display(),
+            data.display()
+        );
+        let output = fs::File::create(name("out")).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).stdin(Stdio::piped());
+        let mut shell = shell.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+        let mut input = shell.stdin.take().unwrap();
+        let (mut outputs, mut evidence) = (Outputs::default(), Evidence::default());
+        let mut logged = |at: u64| {
+            outputs.look(&[shell.id()]);
+            outputs.sample(Timestamp(at), &mut evidence);
+            evidence.of(Subject::Target).last(LOG_WRITTEN).unwrap().0
+        };
+        let began = Instant::now();
+        while !data.exists() {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(logged(1), 0);
+        input.write_all(b"go\n").unwrap();
+        while logged(2) < 18 {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(logged(3), 18);
+        drop(input);
+        shell.wait().unwrap();
+        for of in [log, data, name("out")] {
+            fs::remove_file(of).unwrap();
+        }
     }
 
     #[test]

@@ -334,7 +334,7 @@ fn work(stations: &[QueueStation]) -> f64 {
 }
 
 /// The target's CPU for an exchange with one connection, by the run's. None: unmeasured.
-fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
+pub(crate) fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
     let alone = experiment?.alone?;
     let step = run.evidence.step(StepKind::Alone)?;
     let rate = |of: Of| of.rate(process::RUN).ok().filter(|rate| *rate > 0.0);

@@ -117,18 +117,20 @@ fn made(facts: &Facts) -> Place {
     let best = experiment.map_or(facts.attained, |of| of.best().max(facts.attained));
     let is_full = used * best / facts.attained >= EXPLAINED && gives_no_more;
     let is_explained = facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED;
-    if is_full || is_explained && (model.known_elasticity < HALFWAY || used >= FULL) {
-        return place.is(Regime::Full, fullest);
-    }
-    if is_explained {
-        return place.is(Regime::Delayed, None);
+    if !gives_no_more || !takes_turns(facts, used) {
+        if is_full || is_explained && (model.known_elasticity < HALFWAY || used >= FULL) {
+            return place.is(Regime::Full, fullest);
+        }
+        if is_explained {
+            return place.is(Regime::Delayed, None);
+        }
     }
     let Some(experiment) = experiment else {
         // Evidence without the experiment: there is only the number served at a time.
         return Place { at_once: Some(Estimate::exact(facts.attained * model.alone.mid)), ..place };
     };
     let is_known = experiment.inconclusive.is_none() || gives_no_more;
-    place.at_once = experiment.at_once().filter(|_| is_known);
+    place.at_once = at_once(facts, experiment).filter(|_| is_known);
     let times = experiment.spaced_s.zip(experiment.alone_s);
     // Work after an answer makes the next request late as well, by half of its time. An idle target does none; and where
     // nothing is done for anybody at times, it waits for nobody after an answer either.
@@ -165,6 +167,30 @@ fn made(facts: &Facts) -> Place {
         // Uncertain, or not measured: unknown.
         _ => place,
     }
+}
+
+/// How many are served at a time: what an exchange took alone was in part CPU time that is spared where others are served before and
+/// after it, and with others it is served for that much less.
+fn at_once(facts: &Facts, experiment: &Experiment) -> Option<Estimate> {
+    let (of, alone) = (experiment.at_once()?, experiment.alone_s?.mid);
+    let run = &facts.run;
+    let dearer = crate::model::dearer_alone(run, Some(experiment)).unwrap_or(1.0).max(1.0);
+    let each = facts.per_exchange(run.of(Subject::Target).rate(process::RUN).unwrap_or(0.0));
+    // Work after the answer is no part of the time alone.
+    let left = (1.0 - (dearer - 1.0) * each / alone).max(dearer.recip());
+    Some(Estimate { low: of.low * left, mid: of.mid * left, high: of.high })
+}
+
+/// Whether requests take turns although a CPU has time: with one connection alone as much was done as with all, as a single request
+/// at a time has one of several CPUs at most. Not where they are full anyway, as of a request that is computed on all of them.
+fn takes_turns(facts: &Facts, used: f64) -> bool {
+    let cpus = facts.stations.fullest().and_then(|(of, _)| facts.stations.of_resource(of));
+    let is_several = cpus.is_some_and(|of| {
+        matches!(of.resource, Resource::HostCpu | Resource::TargetCpu) && of.servers >= TWO
+    });
+    let one = facts.experiment.as_ref().and_then(|of| at_once(facts, of));
+    let is_idle = facts.host.is_ok() && !facts.no_cpu_is_idle() && used < FULL;
+    is_several && is_idle && one.is_some_and(|k| k.high < 1.0 + HALFWAY)
 }
 
 /// Which engine limit: its own CPUs, or those that it shares with the target.

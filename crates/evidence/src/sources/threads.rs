@@ -90,6 +90,8 @@ metrics! {
     STOPPING: u64 = "threads.stopping", "1";
     /// Threads that are normal schedulers of Erlang's VM, by their names.
     SCHEDULERS: u64 = "threads.schedulers", "1";
+    /// Of these, the ones asleep in a call that the VM's own code does not make there, such as one in a timer or a read: held by native code.
+    HELD_SCHEDULERS: u64 = "threads.held_schedulers", "1";
     /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
     /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
     TIMER_RUNS: u64 = "threads.timer_runs", "1";
@@ -142,6 +144,16 @@ pub enum Doing {
     Other,
     /// Not permitted to read.
     Unknown,
+}
+
+impl Doing {
+    /// Whether a scheduler of Erlang's VM does so only in native code: its own waits are for work and for events, and its files are
+    /// other threads' affair.
+    /// Source: `scheduler_wait`, erts/emulator/beam/erl_process.c.
+    fn holds_a_scheduler(self) -> bool {
+        use Doing::*;
+        matches!(self, Timer | Sync | Read | Write | Accept | Connect | Child | Other)
+    }
 }
 
 /// By [`Doing`].
@@ -216,6 +228,7 @@ pub struct Threads {
     collecting: u64,
     stopping: u64,
     schedulers: BTreeSet<ThreadId>,
+    held: u64,
     occupied: BTreeMap<ThreadId, u64>,
     fullest: u64,
     fullest_id: Option<ThreadId>,
@@ -268,6 +281,7 @@ impl Threads {
             let role = role(*id);
             if role == Role::Schedules {
                 self.schedulers.insert(*id);
+                self.held += if doing.holds_a_scheduler() { weight } else { 0 };
             }
             if *doing == Doing::Running {
                 self.collecting += if role.collects() { weight } else { 0 };
@@ -325,6 +339,7 @@ impl Threads {
         push(STOPPING, self.stopping);
         push(TOGETHER, self.together);
         push(SCHEDULERS, self.schedulers.len() as u64);
+        push(HELD_SCHEDULERS, self.held / WHOLE);
     }
 }
 
@@ -395,6 +410,10 @@ mod tests {
         threads.take(&asked, 5, 0, |(_, tid)| Role::of(names[tid as usize]));
         threads.take(&asked, 5, 0, |(_, tid)| Role::of(names[tid as usize]));
         assert_eq!(pushed(&threads)(SCHEDULERS), 2);
+        // One in a timer is held, and one that waits for work or for events is not.
+        let held = [((1, 0), Doing::Timer), ((1, 1), Doing::PollTimed), ((1, 4), Doing::Timer)];
+        threads.take(&held, 5, 0, |(_, tid)| Role::of(names[tid as usize]));
+        assert_eq!(pushed(&threads)(HELD_SCHEDULERS), 1);
     }
 
     #[test]

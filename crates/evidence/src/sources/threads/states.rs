@@ -52,6 +52,8 @@ pub struct States {
     pub stopping: f64,
     /// Normal schedulers of Erlang's VM among them. Of earlier evidence 0.
     pub schedulers: u64,
+    /// Of these, the ones that native code holds in a call that waits.
+    pub held_schedulers: f64,
     /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
     pub fullest: f64,
     /// Its name.
@@ -92,6 +94,7 @@ impl States {
             collecting: mean(super::COLLECTING),
             stopping: mean(super::STOPPING).min(1.0),
             schedulers: of.last(super::SCHEDULERS).unwrap_or(0),
+            held_schedulers: mean(super::HELD_SCHEDULERS),
             fullest: mean(super::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })

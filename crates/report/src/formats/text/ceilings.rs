@@ -90,7 +90,7 @@ pub(super) fn first_cure(
     let Some(first) = advice.first() else { return };
     let mut cure = facts::cure(first, roofline);
     // Where of the best only the most is known that it may give, the next one may promise something.
-    if let Some(second) = advice.get(1).filter(|_| first.is_bound) {
+    if let Some(second) = advice.get(1).filter(|of| first.is_bound && !of.is_bound) {
         cure += &format!(". Or {}", facts::cure(second, roofline));
     }
     sheet.labelled("CURE", Tone::Loud, &cure);

@@ -14,6 +14,9 @@ use crate::prelude::*;
 const LONG: f64 = 0.02;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    if let Some(claim) = from_outside(facts) {
+        return Ok(claim);
+    }
     let within = facts.serving_node()?;
     if let Some(held) = waits(facts)? {
         return Ok(held);
@@ -55,26 +58,43 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
     let (node, target, _) = facts.schedulers()?;
     let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
-    if held < HOLDS * node.online {
-        return Ok(None);
-    }
-    let each = facts.per_exchange(held);
-    let (online, took, active, ran) = (node.online, facts.took(each), node.active, target.cores);
     let ready = facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0);
+    let seen = format!(
+        "schedulers had work for {:.2} CPUs, of which {:.2} ran and {ready:.2} were runnable",
+        node.active, target.cores
+    );
+    let each = facts.per_exchange(held);
+    let held = (held >= HOLDS * node.online).then_some([held, node.online]);
+    Ok(held
+        .map(|held| holds(facts, held, Part::Work { resource: Resource::TargetCpu, each }, seen)))
+}
+
+/// The same of a node that is seen from outside only, by the calls in which its schedulers sleep.
+fn from_outside(facts: &Facts) -> Option<Claim> {
+    let threads = facts.threads().filter(|_| facts.is_node_outside())?;
+    let (held, all) = (threads.held_schedulers, threads.schedulers as f64);
+    let each = facts.per_exchange(held);
+    let seen = format!(
+        "{held:.1} of the {all:.0} threads that are schedulers slept in calls that Erlang code does not make there; {}",
+        threads.words()
+    );
+    let part = Part::capacity(Resource::Slots, all, each);
+    (held >= HOLDS * all && held > 0.0).then(|| holds(facts, [held, all], part, seen))
+}
+
+fn holds(facts: &Facts, [held, all]: [f64; 2], part: Part, seen: String) -> Claim {
+    let took = facts.took(facts.per_exchange(held));
     // What has come waits for its process, which waits as long for a scheduler.
     let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
-    let waits = facts.per_exchange(unread * (held / node.online).min(1.0));
-    Ok(Some(Claim::work(Resource::TargetCpu, each)
-        .and([Part::Delay { at: At::Station(Station::Unread), each: waits }])
-        .sum(format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"))
-        .seen(format!(
-            "schedulers had work for {active:.2} CPUs, of which {ran:.2} ran and {ready:.2} were runnable"
-        ))
+    let waits = facts.per_exchange(unread * (held / all).min(1.0));
+    Claim::cause(vec![part, Part::Delay { at: At::Station(Station::Unread), each: waits }])
+        .sum(format!("{held:.1} of {all:.0} schedulers are in native code that waits, {took}"))
+        .seen(seen)
         .lifted_by([Remedy::human(
             "takes the native call off the normal schedulers",
             "find the NIF or driver call that waits: gdb -p PID -batch -ex 'thread apply all bt' shows it; have it flagged \
              ERL_NIF_DIRTY_JOB_IO_BOUND, answer by enif_send from a thread of its own, or run it in a port program",
-        )])))
+        )])
 }
 
 /// Long time slices: how many a second, schedulers in one, and the mean rest of one found at any instant, in seconds.
