@@ -110,6 +110,17 @@ pub(crate) struct InPool {
 }
 
 impl Pool {
+    pub const ALL: [Self; 2] = [Self::Computing, Self::Io];
+
+    /// Of a node that is seen from outside only, by what these threads do: those that sleep in anything but a wait for work have a
+    /// job. Requests that sleep besides wait for one.
+    pub fn from_outside(self, facts: &Facts) -> Option<InPool> {
+        let threads = facts.threads().filter(|_| facts.is_node_outside())?;
+        let (count, busy) = threads.dirty[usize::from(self == Pool::Io)];
+        let (count, waiting) = (count as f64, (facts.inside.asleep - busy).max(0.0));
+        (count > 0.0 && busy >= FULL * count).then_some(InPool { busy, count, waiting })
+    }
+
     /// Missing where it was not sampled.
     pub fn of(self, node: &Of) -> Result<InPool, Missing> {
         use vm::*;

@@ -132,8 +132,9 @@ impl Stations {
         }
         if let Ok(of) = facts.target_cpu() {
             this.target(facts, of);
-            if let Some(node) = &of.node {
-                this.node(facts, of, node);
+            match &of.node {
+                Some(node) => this.node(facts, of, node),
+                None => this.dirty_schedulers(of.work(), 1.0, |pool| pool.from_outside(facts)),
             }
         }
         this
@@ -234,12 +235,8 @@ impl Stations {
         let work = node.active * let_run;
         let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
         self.push(Resource::TargetCpu, work + held, node.online, work);
-        for pool in [Pool::Computing, Pool::Io] {
-            if let Ok(InPool { busy, count, .. }) = pool.of(&facts.run.of(Subject::Node)) {
-                let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
-                self.push(Resource::DirtySchedulers, busy, count, cpu);
-            }
-        }
+        let inside = facts.run.of(Subject::Node);
+        self.dirty_schedulers(f64::INFINITY, let_run, |pool| pool.of(&inside).ok());
         let hottest = Hottest::of(&facts.run).ok().filter(|of| of.share >= EXPLAINED);
         let in_the_way = |process: &&Process| {
             let asked = !process.is_owner && process.with_mail >= HALFWAY;
@@ -248,6 +245,16 @@ impl Stations {
         let asked = facts.processes.iter().filter(in_the_way);
         let used = asked.filter_map(|of| facts.used_by(of).ok()).fold(0.0, f64::max);
         self.push(Resource::Process, used, 1.0, used);
+    }
+
+    /// Its dirty schedulers: those for computing take a CPU each as far as they are let run, and `most` in all.
+    fn dirty_schedulers(&mut self, most: f64, let_run: f64, of: impl Fn(Pool) -> Option<InPool>) {
+        for pool in Pool::ALL {
+            if let Some(InPool { busy, count, .. }) = of(pool) {
+                let cpu = if pool == Pool::Computing { (busy * let_run).min(most) } else { 0.0 };
+                self.push(Resource::DirtySchedulers, busy, count, cpu);
+            }
+        }
     }
 
     /// The fullest station of a resource; none: not measured, or not used.

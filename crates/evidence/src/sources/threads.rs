@@ -92,6 +92,14 @@ metrics! {
     SCHEDULERS: u64 = "threads.schedulers", "1";
     /// Of these, the ones asleep in a call that the VM's own code does not make there, such as one in a timer or a read: held by native code.
     HELD_SCHEDULERS: u64 = "threads.held_schedulers", "1";
+    /// Threads that are its dirty schedulers for computing, by their names.
+    DIRTY_CPU: u64 = "threads.dirty_cpu", "1";
+    /// Of these, the ones that ran, could have run, or were asleep in anything but a wait for work.
+    BUSY_DIRTY_CPU: u64 = "threads.busy_dirty_cpu", "1";
+    /// The same of its dirty schedulers for I/O.
+    DIRTY_IO: u64 = "threads.dirty_io", "1";
+    /// The same of these.
+    BUSY_DIRTY_IO: u64 = "threads.busy_dirty_io", "1";
     /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
     /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
     TIMER_RUNS: u64 = "threads.timer_runs", "1";
@@ -177,6 +185,10 @@ const SUMS: [Metric<u64>; 17] = [
     UNKNOWN,
 ];
 
+/// The schedulers of Erlang's VM, and those that are held or busy: normal ones, and dirty ones for computing and for I/O.
+const POOLS: [[Metric<u64>; 2]; 3] =
+    [[SCHEDULERS, HELD_SCHEDULERS], [DIRTY_CPU, BUSY_DIRTY_CPU], [DIRTY_IO, BUSY_DIRTY_IO]];
+
 /// What a thread does for its runtime.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
@@ -186,6 +198,10 @@ pub enum Role {
     Collects,
     /// Runs processes of Erlang's VM.
     Schedules,
+    /// Runs its jobs that compute for long.
+    DirtyCpu,
+    /// Runs its jobs that wait for files and devices.
+    DirtyIo,
     /// Anything else.
     #[default]
     Other,
@@ -195,16 +211,23 @@ impl Role {
     /// By the thread's name, as the kernel has it, cut off after 15 bytes.
     /// Source: `os::set_native_thread_name`, src/hotspot/share/runtime/thread.cpp, of OpenJDK 9 and later (the serial collector
     /// works in the `VM Thread`); `GCThread`, src/coreclr/vm/threads.cpp and gcenv.ee.cpp, of .NET; `erts_start_schedulers`,
-    /// erts/emulator/beam/erl_process.c (`1_scheduler`, later `erts_sched_1`; `1_dirty_cpu_sch` is none).
+    /// erts/emulator/beam/erl_process.c (`1_scheduler`, `1_dirty_cpu_sch`, `1_dirty_io_sche`; later `erts_sched_1`, `erts_dcpus_1`,
+    /// `erts_dios_1`).
     pub fn of(name: &str) -> Self {
         let begins = |all: &[&str]| all.iter().any(|of| name.starts_with(of));
-        let number = name.strip_prefix("erts_sched_").or_else(|| name.strip_suffix("_scheduler"));
+        let numbered = |before: &str, after: &str| {
+            let number =
+                name.strip_prefix(before).or_else(|| name.split_once(after).map(|of| of.0));
+            number.is_some_and(|number| number.parse::<u16>().is_ok())
+        };
         match () {
             () if begins(&["GC Thread#", "VM Thread", ".NET Server GC"]) => Role::Stops,
             () if begins(&["G1 Conc#", "G1 Main", "ZWorker", "Shenandoah GC", ".NET BGC"]) => {
                 Role::Collects
             }
-            () if number.is_some_and(|number| number.parse::<u16>().is_ok()) => Role::Schedules,
+            () if numbered("erts_sched_", "_scheduler") => Role::Schedules,
+            () if numbered("erts_dcpus_", "_dirty_cpu") => Role::DirtyCpu,
+            () if numbered("erts_dios_", "_dirty_io") => Role::DirtyIo,
             () => Role::Other,
         }
     }
@@ -227,8 +250,9 @@ pub struct Threads {
     together: u64,
     collecting: u64,
     stopping: u64,
-    schedulers: BTreeSet<ThreadId>,
-    held: u64,
+    /// Normal ones, and dirty ones for computing and for I/O.
+    schedulers: [BTreeSet<ThreadId>; 3],
+    held: [u64; 3],
     occupied: BTreeMap<ThreadId, u64>,
     fullest: u64,
     fullest_id: Option<ThreadId>,
@@ -279,9 +303,12 @@ impl Threads {
         for (id, doing) in asked {
             self.sums[*doing as usize] += weight;
             let role = role(*id);
-            if role == Role::Schedules {
-                self.schedulers.insert(*id);
-                self.held += if doing.holds_a_scheduler() { weight } else { 0 };
+            let pool =
+                [Role::Schedules, Role::DirtyCpu, Role::DirtyIo].iter().position(|of| *of == role);
+            if let Some(pool) = pool {
+                let at_work = pool > 0 && matches!(doing, Doing::Running | Doing::Disk);
+                self.schedulers[pool].insert(*id);
+                self.held[pool] += if at_work || doing.holds_a_scheduler() { weight } else { 0 };
             }
             if *doing == Doing::Running {
                 self.collecting += if role.collects() { weight } else { 0 };
@@ -304,7 +331,7 @@ impl Threads {
     /// Drops threads that are gone, so that another with the same number begins at zero.
     pub fn keep(&mut self, is_there: impl Fn(ThreadId) -> bool) {
         self.occupied.retain(|id, _| is_there(*id));
-        self.schedulers.retain(|id| is_there(*id));
+        self.schedulers.iter_mut().for_each(|of| of.retain(|id| is_there(*id)));
     }
 
     /// The thread behind [`FULLEST`].
@@ -338,8 +365,10 @@ impl Threads {
         push(COLLECTING, self.collecting / WHOLE);
         push(STOPPING, self.stopping);
         push(TOGETHER, self.together);
-        push(SCHEDULERS, self.schedulers.len() as u64);
-        push(HELD_SCHEDULERS, self.held / WHOLE);
+        for ((all, held), metrics) in self.schedulers.iter().zip(self.held).zip(POOLS) {
+            push(metrics[0], all.len() as u64);
+            push(metrics[1], held / WHOLE);
+        }
     }
 }
 
@@ -414,6 +443,13 @@ mod tests {
         let held = [((1, 0), Doing::Timer), ((1, 1), Doing::PollTimed), ((1, 4), Doing::Timer)];
         threads.take(&held, 5, 0, |(_, tid)| Role::of(names[tid as usize]));
         assert_eq!(pushed(&threads)(HELD_SCHEDULERS), 1);
+        let dirty =
+            ["1_dirty_cpu_sch", "erts_dcpus_2", "1_dirty_io_sche", "erts_dios_10", "erts_dios_x"];
+        let asked = [Doing::Running, Doing::Lock, Doing::Read, Doing::Disk, Doing::Read];
+        let asked: Vec<_> = (10..15).zip(asked).map(|(tid, doing)| ((1, tid), doing)).collect();
+        threads.take(&asked, 5, 0, |(_, tid)| Role::of(dirty[tid as usize - 10]));
+        let of = [DIRTY_CPU, BUSY_DIRTY_CPU, DIRTY_IO, BUSY_DIRTY_IO].map(pushed(&threads));
+        assert_eq!(of, [3, 1, 2, 2], "one of the names above is of such a thread too");
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct States {
     pub schedulers: u64,
     /// Of these, the ones that native code holds in a call that waits.
     pub held_schedulers: f64,
+    /// Its dirty schedulers for computing and for I/O, and the busy ones of each.
+    pub dirty: [(u64, f64); 2],
     /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
     pub fullest: f64,
     /// Its name.
@@ -95,6 +97,11 @@ impl States {
             stopping: mean(super::STOPPING).min(1.0),
             schedulers: of.last(super::SCHEDULERS).unwrap_or(0),
             held_schedulers: mean(super::HELD_SCHEDULERS),
+            dirty: [
+                (super::DIRTY_CPU, super::BUSY_DIRTY_CPU),
+                (super::DIRTY_IO, super::BUSY_DIRTY_IO),
+            ]
+            .map(|(all, busy)| (of.last(all).unwrap_or(0), mean(busy))),
             fullest: mean(super::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })

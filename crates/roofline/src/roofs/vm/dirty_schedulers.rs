@@ -6,8 +6,10 @@ use crate::prelude::*;
 
 impl Pool {
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let node = facts.serving_node()?;
-        let InPool { busy, count, waiting } = self.of(&node)?;
+        let InPool { busy, count, waiting } = match self.from_outside(facts) {
+            Some(of) => of,
+            None => self.of(&facts.serving_node()?)?,
+        };
         silent_if(waiting <= 0.0, format!("{busy:.2} of {count:.0} had a job, and none waited"))?;
         let no_room = self == Pool::Computing && facts.no_cpu_is_idle();
         silent_if(no_room, "there is no idle CPU for more of them")?;
@@ -22,7 +24,9 @@ impl Pool {
             Pool::Io => (all * 2).max(all + waiting.ceil() as u64).clamp(10, 1024),
         };
         // There are no more of them for computing than normal ones (erl(1)).
-        let few = node.last(vm::SCHEDULERS_ONLINE).is_ok_and(|schedulers| schedulers < enough);
+        let node = facts.run.node().ok();
+        let few = node.and_then(|node| node.last(vm::SCHEDULERS_ONLINE).ok());
+        let few = few.is_some_and(|schedulers| schedulers < enough);
         Ok(Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
             .sum(format!("{all} schedulers, {took} of jobs {} = {rate}", facts.each()))
             .seen(format!("{busy:.2} of {all} had a job, and {waiting:.1} more jobs waited"))
