@@ -114,7 +114,7 @@ impl Pool {
 
     /// Of a node that is seen from outside only, by what these threads do: those that sleep in anything but a wait for work have a
     /// job. Requests that sleep besides wait for one.
-    pub fn from_outside(self, facts: &Facts) -> Option<InPool> {
+    pub fn outside(self, facts: &Facts) -> Option<InPool> {
         let threads = facts.threads().filter(|_| facts.is_node_outside())?;
         let (count, busy) = threads.dirty[usize::from(self == Pool::Io)];
         let (count, waiting) = (count as f64, (facts.inside.asleep - busy).max(0.0));

@@ -134,7 +134,7 @@ impl Stations {
             this.target(facts, of);
             match &of.node {
                 Some(node) => this.node(facts, of, node),
-                None => this.dirty_schedulers(of.work(), 1.0, |pool| pool.from_outside(facts)),
+                None => this.dirty_schedulers(of.work(), 1.0, |pool| pool.outside(facts)),
             }
         }
         this

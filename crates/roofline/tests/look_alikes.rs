@@ -405,11 +405,11 @@ fn ports_that_all_rest_are_waited_for_and_not_the_peer() {
 
 #[test]
 fn answers_in_pieces_that_come_sooner_alone_are_at_no_rate_of_each_connection() {
-    // Node reads files of 256 kB in pieces of 1 kB: 15 ms alone, 56 ms where eight ask.
+    // Node reads files of 256 kB in pieces of 1 kB: 15 ms alone, 56 ms where eight ask. Its one thread that computes is what they share.
     let (header, evidence) = recording("foreign/slower-together");
     let judgement = judged(&header, &evidence);
     assert_eq!(of(&judgement, "app.shaper").state, State::DoesNotApply);
-    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+    assert_eq!(judgement.verdict.by(), Some("app.serial"), "{:?}", judgement.verdict);
 }
 
 #[test]

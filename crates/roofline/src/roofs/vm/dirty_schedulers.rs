@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 impl Pool {
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let InPool { busy, count, waiting } = match self.from_outside(facts) {
+        let InPool { busy, count, waiting } = match self.outside(facts) {
             Some(of) => of,
             None => self.of(&facts.serving_node()?)?,
         };
