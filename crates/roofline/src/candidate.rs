@@ -254,7 +254,9 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
         () if held => model.without_held(each),
         () => model.without_work(resource, each),
     };
-    (fits && gains(facts, predicted)).then_some(predicted)
+    // What hardly anything comes of is no limit: the shares of a resource's time are known to a tenth.
+    let is_much = predicted.mid.0 >= facts.attained * (1.0 + SPLIT);
+    (fits && is_much && gains(facts, predicted)).then_some(predicted)
 }
 
 fn load(facts: &Facts) -> Option<Predicted> {
