@@ -1,10 +1,10 @@
 //! Whether what reads the target's standard output and error takes more: a log shipper, a container's log driver, a
-//! terminal; and what reads the other pipes that it writes to. Where they are files, and of files that are appended to: how far
+//! terminal; and what reads the other pipes that it writes to. Where they are files, and of logs that are appended to: how far
 //! they have been written.
 //!
 //! Each is asked of the kernel whether it takes data, on a copy of the descriptor that is closed at once: nothing is
-//! written, and nobody else sees a change. Files are left alone: closing a copy of one would write out what a remote file
-//! system has not yet, and looking at it may wait for that.
+//! written, and nobody else sees a change. No file is copied, or touched: closing a copy of one would write out what a remote file
+//! system has not yet, and looking at it may wait for that. What the kernel says of its descriptor waits for nothing.
 //!
 //! Blind spot: sockets, as those to journald; the kernel says that one takes no more from a quarter of its buffer on.
 //! Source: pidfd_getfd(2), poll(2), pipe(7); `/proc/PID/fd`, `/proc/PID/fdinfo`, `/proc/PID/mountinfo` (proc(5)).
@@ -45,7 +45,7 @@ pub(crate) struct Outputs {
     asked: [Vec<Of>; 2],
     /// In how many samples each pipe was full.
     full: BTreeMap<PathBuf, u32>,
-    /// Logs that are files: one descriptor of each, and how far it had been written.
+    /// Logs that are files: one descriptor of each, and how far it had been written at the last sample.
     logs: BTreeMap<PathBuf, (Of, Option<u64>)>,
     /// Bytes of all of them since the first look.
     logged: u64,
@@ -58,21 +58,24 @@ impl Outputs {
     pub(crate) fn look(&mut self, members: &[u32]) {
         self.asked = Default::default();
         let mut logs = BTreeMap::new();
-        for pid in members.iter().take(PROCESSES).filter(|pid| !self.denied.contains(pid)) {
+        for pid in members.iter().take(PROCESSES) {
             for descriptor in numbers(format!("/proc/{pid}/fd")).take(LOOKED_AT) {
                 let of = (*pid, descriptor);
-                let Some(link) = link(of) else { continue };
-                let is_output = matches!(descriptor, 1 | 2);
-                let is_pipe = link.to_str().is_some_and(|link| link.starts_with("pipe:["));
-                let may_fill = descriptor > 0 && is_pipe || is_output && may_fill(of, &link);
+                // What the kernel says of others, as of an event loop's, may be long, and hold up who uses it.
+                let is_one = |link: &PathBuf| link.is_absolute() || is_pipe(link);
+                let Some(link) = link(of).filter(is_one) else { continue };
                 let Some(flags) = flags(of).filter(|flags| flags & MODE != READ_ONLY) else {
                     continue;
                 };
-                if may_fill {
-                    self.asked[usize::from(!is_output)].push(of);
-                } else if is_output || flags & APPENDS != 0 {
+                let is_output = matches!(descriptor, 1 | 2);
+                if descriptor > 0 && is_pipe(&link) || is_output && may_fill(of, &link) {
+                    if !self.denied.contains(pid) {
+                        self.asked[usize::from(!is_output)].push(of);
+                    }
+                } else if is_output || flags & APPENDS != 0 && is_called_log(&link) {
+                    let known = self.logs.get(&link).filter(|(known, _)| *known == of);
+                    let known = known.and_then(|(_, to)| *to);
                     let is_file = link.is_absolute() && !link.starts_with("/dev");
-                    let known = self.logs.get(&link).and_then(|(_, to)| *to);
                     is_file.then(|| logs.insert(link, (of, known)));
                 }
             }
@@ -106,13 +109,15 @@ impl Outputs {
         self.read_logs(at, evidence);
     }
 
-    /// Adds what came to the logs since the last sample. One that was cut is written from its start.
+    /// Adds what came to the logs since the last sample. One that was cut is written from its start. One that is appended to is at 0
+    /// until it is written to: what was there before is none of it.
     fn read_logs(&mut self, at: Timestamp, evidence: &mut Evidence) {
         for (of, known) in self.logs.values_mut() {
             let Some(to) = about(*of, "pos:").and_then(|to| to.parse::<u64>().ok()) else {
                 continue;
             };
-            self.logged += known.map_or(0, |known| to.checked_sub(known).unwrap_or(to));
+            let before = known.filter(|before| *before > 0);
+            self.logged += before.map_or(0, |before| to.checked_sub(before).unwrap_or(to));
             *known = Some(to);
         }
         if !self.logs.is_empty() {
@@ -154,6 +159,15 @@ impl Outputs {
             evidence.push_fact(Subject::Target, reader, words);
         }
     }
+}
+
+fn is_pipe(link: &Path) -> bool {
+    link.to_str().is_some_and(|link| link.starts_with("pipe:["))
+}
+
+/// Whether a file is a log by its name, as `access.log`, `erlang.log.1`, `error_log`: others that are appended to may be anything.
+fn is_called_log(link: &Path) -> bool {
+    link.file_name().is_some_and(|name| name.to_string_lossy().to_lowercase().contains("log"))
 }
 
 /// What a descriptor is: `pipe:[4711]`, or a path.
@@ -304,9 +318,9 @@ mod tests {
         let name =
             |of: &str| std::env::temp_dir().join(format!("linerate-{}.{of}", std::process::id()));
         let [log, data] = [name("log"), name("data")];
-        // What was there before is no part of it; the fourth is appended to as well, the fifth is not.
+        // What was there before is no part of it; the fourth is a log too, the fifth is not.
         let script = format!(
-            "echo old; exec 4>>{0} 5>{1}; read go; echo twelve bytes; echo five >&4; echo data >&5; read end",
+            "echo old; exec 4>>{0} 5>>{1}; echo first >&4; read go; echo twelve bytes; echo five >&4; echo data >&5; read end",
             log.display(),
             data.display()
         );

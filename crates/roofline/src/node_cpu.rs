@@ -112,12 +112,13 @@ pub(crate) struct InPool {
 impl Pool {
     pub const ALL: [Self; 2] = [Self::Computing, Self::Io];
 
-    /// Of a node that is seen from outside only, by what these threads do: those that sleep in anything but a wait for work have a
-    /// job. Requests that sleep besides wait for one.
+    /// Of a node that is seen from outside only: those whose job waits, where all of them do. What runs there is the CPUs' affair.
+    /// Other requests that sleep, or wait for a disk, wait for one of them.
     pub fn outside(self, facts: &Facts) -> Option<InPool> {
         let threads = facts.threads().filter(|_| facts.is_node_outside())?;
         let (count, busy) = threads.dirty[usize::from(self == Pool::Io)];
-        let (count, waiting) = (count as f64, (facts.inside.asleep - busy).max(0.0));
+        let waiting = (facts.inside.asleep + facts.inside.disk - busy).max(0.0);
+        let count = count as f64;
         (count > 0.0 && busy >= FULL * count).then_some(InPool { busy, count, waiting })
     }
 

@@ -11,6 +11,7 @@
 //!
 //! Blind spot: of two limits in balance the fuller one is named.
 
+use crate::model::dearer_alone;
 use crate::prelude::*;
 
 /// See the module.
@@ -65,7 +66,7 @@ impl Place {
     }
 
     /// How many are served at a time. The time alone includes more than the part that is served at a time, so the
-    /// computed number is never too low: two full ones are two, and less is one.
+    /// computed number is hardly ever too low: two full ones are two, and less is one.
     pub fn at_a_time(&self) -> Option<f64> {
         self.at_once.map(|k| if k.mid < TWO { 1.0 } else { k.mid })
     }
@@ -169,28 +170,45 @@ fn made(facts: &Facts) -> Place {
     }
 }
 
-/// How many are served at a time: what an exchange took alone was in part CPU time that is spared where others are served before and
-/// after it, and with others it is served for that much less.
+/// How many are served at a time. Where those that are served compute, an exchange alone took CPU time that is spared where others are
+/// served before and after it; that much less is it served for.
 fn at_once(facts: &Facts, experiment: &Experiment) -> Option<Estimate> {
     let (of, alone) = (experiment.at_once()?, experiment.alone_s?.mid);
-    let run = &facts.run;
-    let dearer = crate::model::dearer_alone(run, Some(experiment)).unwrap_or(1.0).max(1.0);
-    let each = facts.per_exchange(run.of(Subject::Target).rate(process::RUN).unwrap_or(0.0));
+    let served_s = alone * (1.0 - experiment.alone_on_path);
+    let used = cpu(facts.run.of(Subject::Target)).unwrap_or(0.0);
+    let dearer = dearer_alone(&facts.run, Some(experiment)).unwrap_or(1.0).max(1.0);
+    let each = facts.per_exchange(used);
     // Work after the answer is no part of the time alone.
-    let left = (1.0 - (dearer - 1.0) * each / alone).max(dearer.recip());
+    let left = (1.0 - (dearer - 1.0) * each / served_s.max(1e-12)).max(dearer.recip());
+    // What it does where hardly anything is asked, and for none of that, is no request's.
+    let idles = facts.run.evidence.step(StepKind::Spaced).and_then(|step| {
+        let of_none = facts.run.evidence.of(Subject::Target).within(step.from..=step.to);
+        Some((cpu(of_none)? - step.throughput().0 * each * dearer).max(0.0))
+    });
+    let computes = used - idles.unwrap_or(0.0) >= HOLDS_ONE * of.mid * left;
+    let left = if computes { left } else { 1.0 };
     Some(Estimate { low: of.low * left, mid: of.mid * left, high: of.high })
 }
 
+/// The target's CPUs' worth of time.
+fn cpu(of: Of) -> Option<f64> {
+    of.rate(process::RUN).ok()
+}
+
 /// Whether requests take turns although a CPU has time: with one connection alone as much was done as with all, as a single request
-/// at a time has one of several CPUs at most. Not where they are full anyway, as of a request that is computed on all of them.
+/// at a time has one of several CPUs at most. Not where they are full anyway, as of a request that is computed on all of them; nor
+/// where an exchange costs more among others, as on CPUs that share a core.
 fn takes_turns(facts: &Facts, used: f64) -> bool {
     let cpus = facts.stations.fullest().and_then(|(of, _)| facts.stations.of_resource(of));
     let is_several = cpus.is_some_and(|of| {
         matches!(of.resource, Resource::HostCpu | Resource::TargetCpu) && of.servers >= TWO
     });
-    let one = facts.experiment.as_ref().and_then(|of| at_once(facts, of));
+    let experiment = facts.experiment.as_ref().filter(|of| !of.alone_is_turned_away);
+    let one = experiment.and_then(|of| at_once(facts, of));
+    let dearer = dearer_alone(&facts.run, experiment).unwrap_or(0.0);
+    let is_alike = facts.run.header.target.local && dearer >= 1.0 - SPLIT;
     let is_idle = facts.host.is_ok() && !facts.no_cpu_is_idle() && used < FULL;
-    is_several && is_idle && one.is_some_and(|k| k.high < 1.0 + HALFWAY)
+    is_several && is_alike && is_idle && one.is_some_and(|k| k.high < 1.0 + HALFWAY)
 }
 
 /// Which engine limit: its own CPUs, or those that it shares with the target.

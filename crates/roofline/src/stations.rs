@@ -134,7 +134,7 @@ impl Stations {
             this.target(facts, of);
             match &of.node {
                 Some(node) => this.node(facts, of, node),
-                None => this.dirty_schedulers(of.work(), 1.0, |pool| pool.outside(facts)),
+                None => this.dirty_schedulers(0.0, |pool| pool.outside(facts)),
             }
         }
         this
@@ -236,7 +236,7 @@ impl Stations {
         let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
         self.push(Resource::TargetCpu, work + held, node.online, work);
         let inside = facts.run.of(Subject::Node);
-        self.dirty_schedulers(f64::INFINITY, let_run, |pool| pool.of(&inside).ok());
+        self.dirty_schedulers(let_run, |pool| pool.of(&inside).ok());
         let hottest = Hottest::of(&facts.run).ok().filter(|of| of.share >= EXPLAINED);
         let in_the_way = |process: &&Process| {
             let asked = !process.is_owner && process.with_mail >= HALFWAY;
@@ -247,11 +247,11 @@ impl Stations {
         self.push(Resource::Process, used, 1.0, used);
     }
 
-    /// Its dirty schedulers: those for computing take a CPU each as far as they are let run, and `most` in all.
-    fn dirty_schedulers(&mut self, most: f64, let_run: f64, of: impl Fn(Pool) -> Option<InPool>) {
+    /// Its dirty schedulers: those for computing take a CPU each, as far as they are let run.
+    fn dirty_schedulers(&mut self, let_run: f64, of: impl Fn(Pool) -> Option<InPool>) {
         for pool in Pool::ALL {
             if let Some(InPool { busy, count, .. }) = of(pool) {
-                let cpu = if pool == Pool::Computing { (busy * let_run).min(most) } else { 0.0 };
+                let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
                 self.push(Resource::DirtySchedulers, busy, count, cpu);
             }
         }

@@ -73,7 +73,7 @@ metrics! {
     OUTPUT_FULL: u64 = "process.output_full", "1";
     /// The same of other pipes that they write to.
     PIPE_FULL: u64 = "process.pipe_full", "1";
-    /// Bytes that the tree's first processes wrote to their standard output and error, where these are files, and to files that they append to: how far these have been written.
+    /// Bytes that the tree's first processes wrote to their standard output and error, where these are files, and to logs (by their names) that they append to: how far these have been written.
     LOG_WRITTEN: Bytes = "process.log_written", "B";
     /// CPUs that at least one of the threads may use, affinity and cpuset together; a state (`Cpus_allowed_list`).
     CPUS_ALLOWED: u64 = "process.cpus_allowed", "1";

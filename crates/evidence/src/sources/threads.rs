@@ -94,12 +94,12 @@ metrics! {
     HELD_SCHEDULERS: u64 = "threads.held_schedulers", "1";
     /// Threads that are its dirty schedulers for computing, by their names.
     DIRTY_CPU: u64 = "threads.dirty_cpu", "1";
-    /// Of these, the ones that ran, could have run, or were asleep in anything but a wait for work.
-    BUSY_DIRTY_CPU: u64 = "threads.busy_dirty_cpu", "1";
-    /// The same of its dirty schedulers for I/O.
+    /// Of these, the ones asleep in anything but a wait for work, or waiting for a disk: they have a job that waits.
+    HELD_DIRTY_CPU: u64 = "threads.held_dirty_cpu", "1";
+    /// Threads that are its dirty schedulers for I/O.
     DIRTY_IO: u64 = "threads.dirty_io", "1";
-    /// The same of these.
-    BUSY_DIRTY_IO: u64 = "threads.busy_dirty_io", "1";
+    /// Of these, the same.
+    HELD_DIRTY_IO: u64 = "threads.held_dirty_io", "1";
     /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
     /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
     TIMER_RUNS: u64 = "threads.timer_runs", "1";
@@ -155,12 +155,16 @@ pub enum Doing {
 }
 
 impl Doing {
-    /// Whether a scheduler of Erlang's VM does so only in native code: its own waits are for work and for events, and its files are
-    /// other threads' affair.
+    /// Whether native code holds a scheduler of Erlang's VM that does so, of this pool of [`POOLS`]. A normal one waits for work, and for
+    /// events itself; a dirty one waits for work only, and what it does else is its job's.
     /// Source: `scheduler_wait`, erts/emulator/beam/erl_process.c.
-    fn holds_a_scheduler(self) -> bool {
+    fn holds(self, pool: usize) -> bool {
         use Doing::*;
-        matches!(self, Timer | Sync | Read | Write | Accept | Connect | Child | Other)
+        match self {
+            Timer | Sync | Read | Write | Accept | Connect | Child | Other => true,
+            Disk | Poll | PollTimed | Poll30Ms | Poll300Ms => pool > 0,
+            Running | Lock | LockTimed | Unknown => false,
+        }
     }
 }
 
@@ -185,9 +189,9 @@ const SUMS: [Metric<u64>; 17] = [
     UNKNOWN,
 ];
 
-/// The schedulers of Erlang's VM, and those that are held or busy: normal ones, and dirty ones for computing and for I/O.
+/// The schedulers of Erlang's VM, and those that are held: normal ones, and dirty ones for computing and for I/O.
 const POOLS: [[Metric<u64>; 2]; 3] =
-    [[SCHEDULERS, HELD_SCHEDULERS], [DIRTY_CPU, BUSY_DIRTY_CPU], [DIRTY_IO, BUSY_DIRTY_IO]];
+    [[SCHEDULERS, HELD_SCHEDULERS], [DIRTY_CPU, HELD_DIRTY_CPU], [DIRTY_IO, HELD_DIRTY_IO]];
 
 /// What a thread does for its runtime.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -230,6 +234,11 @@ impl Role {
             () if numbered("erts_dios_", "_dirty_io") => Role::DirtyIo,
             () => Role::Other,
         }
+    }
+
+    /// Its place in [`POOLS`].
+    fn pool(self) -> Option<usize> {
+        [Role::Schedules, Role::DirtyCpu, Role::DirtyIo].iter().position(|of| *of == self)
     }
 
     /// Whether it collects garbage.
@@ -303,12 +312,9 @@ impl Threads {
         for (id, doing) in asked {
             self.sums[*doing as usize] += weight;
             let role = role(*id);
-            let pool =
-                [Role::Schedules, Role::DirtyCpu, Role::DirtyIo].iter().position(|of| *of == role);
-            if let Some(pool) = pool {
-                let at_work = pool > 0 && matches!(doing, Doing::Running | Doing::Disk);
+            if let Some(pool) = role.pool() {
                 self.schedulers[pool].insert(*id);
-                self.held[pool] += if at_work || doing.holds_a_scheduler() { weight } else { 0 };
+                self.held[pool] += if doing.holds(pool) { weight } else { 0 };
             }
             if *doing == Doing::Running {
                 self.collecting += if role.collects() { weight } else { 0 };
@@ -445,10 +451,10 @@ mod tests {
         assert_eq!(pushed(&threads)(HELD_SCHEDULERS), 1);
         let dirty =
             ["1_dirty_cpu_sch", "erts_dcpus_2", "1_dirty_io_sche", "erts_dios_10", "erts_dios_x"];
-        let asked = [Doing::Running, Doing::Lock, Doing::Read, Doing::Disk, Doing::Read];
+        let asked = [Doing::Running, Doing::Poll, Doing::Read, Doing::Disk, Doing::Read];
         let asked: Vec<_> = (10..15).zip(asked).map(|(tid, doing)| ((1, tid), doing)).collect();
         threads.take(&asked, 5, 0, |(_, tid)| Role::of(dirty[tid as usize - 10]));
-        let of = [DIRTY_CPU, BUSY_DIRTY_CPU, DIRTY_IO, BUSY_DIRTY_IO].map(pushed(&threads));
+        let of = [DIRTY_CPU, HELD_DIRTY_CPU, DIRTY_IO, HELD_DIRTY_IO].map(pushed(&threads));
         assert_eq!(of, [3, 1, 2, 2], "one of the names above is of such a thread too");
     }
 

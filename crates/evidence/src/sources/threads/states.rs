@@ -54,7 +54,7 @@ pub struct States {
     pub schedulers: u64,
     /// Of these, the ones that native code holds in a call that waits.
     pub held_schedulers: f64,
-    /// Its dirty schedulers for computing and for I/O, and the busy ones of each.
+    /// Its dirty schedulers for computing and for I/O, and of each those that have a job which waits.
     pub dirty: [(u64, f64); 2],
     /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
     pub fullest: f64,
@@ -98,10 +98,10 @@ impl States {
             schedulers: of.last(super::SCHEDULERS).unwrap_or(0),
             held_schedulers: mean(super::HELD_SCHEDULERS),
             dirty: [
-                (super::DIRTY_CPU, super::BUSY_DIRTY_CPU),
-                (super::DIRTY_IO, super::BUSY_DIRTY_IO),
+                (super::DIRTY_CPU, super::HELD_DIRTY_CPU),
+                (super::DIRTY_IO, super::HELD_DIRTY_IO),
             ]
-            .map(|(all, busy)| (of.last(all).unwrap_or(0), mean(busy))),
+            .map(|(all, held)| (of.last(all).unwrap_or(0), mean(held))),
             fullest: mean(super::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })

@@ -58,11 +58,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              {online:.0} schedulers in use; it was in {function}"
         ))
         .also(funnel.is_called().then_some(called))
-        .lifted_by(remedies(count, &format!("its stack: {stack}"), waits <= funnel.running)))
+        .lifted_by(remedies(facts, count, &format!("its stack: {stack}"), waits <= funnel.running)))
 }
 
-/// Best first; `who` is in words. A call that waits takes its time in the caller as well.
-fn remedies(count: u64, who: &str, works: bool) -> Vec<Remedy> {
+/// Best first; `who` is in words. A call that waits takes its time in the caller as well; and of a watched service it is not known what
+/// comes without any.
+fn remedies(facts: &Facts, count: u64, who: &str, works: bool) -> Vec<Remedy> {
     let spread =
         format!("start {count} processes and choose one by erlang:phash2(Key, {count}); {who}");
     let gives = format!("spreads the calls over {count} processes, each with a part of the keys");
@@ -70,7 +71,11 @@ fn remedies(count: u64, who: &str, works: bool) -> Vec<Remedy> {
     let by_hand = "do its work in the caller: read from ets ({read_concurrency, true}) or persistent_term, count with counters";
     let spared =
         Remedy { least: Some(Least::OfTarget), ..Remedy::human("spares the call", by_hand) };
-    works.then_some(spared).into_iter().chain([shards]).collect()
+    match works {
+        true if facts.model.is_some() => vec![spared, shards],
+        true => vec![shards, spared],
+        false => vec![shards],
+    }
 }
 
 /// Of a node that is seen from outside only: what works there all the time, one request at a time, asks nobody and leaves a
@@ -106,7 +111,9 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
                  was asked",
                 inside.asleep
             ))
-            .lifted_by(remedies(2, "which process it is, is known from inside: of a node with a name, without --no-inside", true))
+            .lifted_by(remedies(
+                facts,
+                2, "which process it is, is known from inside: of a node with a name, without --no-inside", true))
     })
 }
 
