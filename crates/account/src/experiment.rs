@@ -32,8 +32,8 @@ pub struct Experiment {
     /// Whether a tenth of these took less than half as long as any without pause. Who looks for requests at set times
     /// finds one that comes after a pause sooner or later, and one that comes after an answer has just missed them.
     pub some_spaced_are_early: bool,
-    /// The share of the time alone that was spent on paths, 0 to 1.
-    pub alone_on_path: f64,
+    /// The share of the time alone that was spent on paths and in linerate, 0 to 1.
+    pub alone_outside: f64,
     /// `d ln X / d ln N` between half and all; absent without a step of half.
     pub elasticity: Option<Elasticity>,
     /// Its mean from one connection to all; absent without a step of one connection.
@@ -102,9 +102,10 @@ impl Experiment {
         });
         let drift = drift.map(|of| Inconclusive::Drift { before: full.per_s, after: of.per_s });
         let census = alone.and_then(|step| Batches::of(evidence, &(step.from..=step.to)));
-        let is_path = |of: &_| [Station::PathOut, Station::PathBack].contains(of);
+        let is_outside =
+            |of: &_| [Station::PathOut, Station::PathBack, Station::Engine].contains(of);
         let shares = census.iter().flat_map(shares);
-        let on_path = shares.filter(|of| is_path(&of.0)).fold(0.0, |sum, of| sum + of.2.mid);
+        let outside = shares.filter(|of| is_outside(&of.0)).fold(0.0, |sum, of| sum + of.2.mid);
         Some(Self {
             alone: alone_rate,
             alone_s: alone.and_then(time),
@@ -112,7 +113,7 @@ impl Experiment {
                 .is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
             spaced_s: spaced.and_then(time),
             some_spaced_are_early: spaced.zip(alone).is_some_and(some_are_early),
-            alone_on_path: on_path.min(1.0),
+            alone_outside: outside.min(1.0),
             full,
             half,
             again,
@@ -139,7 +140,7 @@ impl Experiment {
 
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.
     pub fn at_once(&self) -> Option<Estimate> {
-        let served = whole(self.full, self.again).per_s * (1.0 - self.alone_on_path);
+        let served = whole(self.full, self.again).per_s * (1.0 - self.alone_outside);
         Some(self.alone_s?.map(|time| served * time))
     }
 }

@@ -258,7 +258,7 @@ fn time_on_the_path_is_not_served() {
         counted(&mut evidence, CENSUS, &format!("census.{name}"), 20, &[5000, 5000 + grown]);
     }
     let of = Experiment::of(&header, &evidence, &load(&header, 500.0, 10.0)).unwrap();
-    assert!((of.alone_on_path - 0.5).abs() < 1e-9, "{}", of.alone_on_path);
+    assert!((of.alone_outside - 0.5).abs() < 1e-9, "{}", of.alone_outside);
     assert!((of.at_once().unwrap().mid - 2.5).abs() < 0.01);
 }
 

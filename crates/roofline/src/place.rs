@@ -174,7 +174,7 @@ fn made(facts: &Facts) -> Place {
 /// served before and after it; that much less is it served for.
 fn at_once(facts: &Facts, experiment: &Experiment) -> Option<Estimate> {
     let (of, alone) = (experiment.at_once()?, experiment.alone_s?.mid);
-    let served_s = alone * (1.0 - experiment.alone_on_path);
+    let served_s = alone * (1.0 - experiment.alone_outside);
     let used = cpu(facts.run.of(Subject::Target)).unwrap_or(0.0);
     let dearer = dearer_alone(&facts.run, Some(experiment)).unwrap_or(1.0).max(1.0);
     let each = facts.per_exchange(used);
@@ -204,11 +204,13 @@ fn takes_turns(facts: &Facts, used: f64) -> bool {
         matches!(of.resource, Resource::HostCpu | Resource::TargetCpu) && of.servers >= TWO
     });
     let experiment = facts.experiment.as_ref().filter(|of| !of.alone_is_turned_away);
-    let one = experiment.and_then(|of| at_once(facts, of));
+    // Of all its time, wherever it is worked for.
+    let of_all = |of: &Experiment| Some(of.at_once()?.high / (1.0 - of.alone_outside).max(1e-9));
     let dearer = dearer_alone(&facts.run, experiment).unwrap_or(0.0);
     let is_alike = facts.run.header.target.local && dearer >= 1.0 - SPLIT;
     let is_idle = facts.host.is_ok() && !facts.no_cpu_is_idle() && used < FULL;
-    is_several && is_alike && is_idle && one.is_some_and(|k| k.high < 1.0 + HALFWAY)
+    let is_one = experiment.and_then(of_all).is_some_and(|k| k < 1.0 + HALFWAY);
+    is_several && is_alike && is_idle && is_one
 }
 
 /// Which engine limit: its own CPUs, or those that it shares with the target.
