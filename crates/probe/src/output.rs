@@ -165,9 +165,11 @@ fn is_pipe(link: &Path) -> bool {
     link.to_str().is_some_and(|link| link.starts_with("pipe:["))
 }
 
-/// Whether a file is a log by its name, as `access.log`, `erlang.log.1`, `error_log`: others that are appended to may be anything.
+/// Whether a file is a log by a word of its name, as `access.log`, `erlang.log.1`, `error_log`: others that are appended to may be
+/// anything, and so is a catalogue.
 fn is_called_log(link: &Path) -> bool {
-    link.file_name().is_some_and(|name| name.to_string_lossy().to_lowercase().contains("log"))
+    let name = link.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    name.split(|of: char| !of.is_alphanumeric()).any(|word| word == "log")
 }
 
 /// What a descriptor is: `pipe:[4711]`, or a path.
@@ -352,6 +354,17 @@ mod tests {
         for of in [log, data, name("out")] {
             fs::remove_file(of).unwrap();
         }
+    }
+
+    #[test]
+    fn a_log_is_known_by_a_word_of_its_name() {
+        let is_one = |name: &str| is_called_log(Path::new(name));
+        assert!(
+            ["/a/claims.log", "/a/erlang.log.1", "/a/error_log", "/a/App.LOG"]
+                .into_iter()
+                .all(is_one)
+        );
+        assert!(!["/a/catalogue.dat", "/log/data", "/a/blog.db", "/"].into_iter().any(is_one));
     }
 
     #[test]

@@ -554,3 +554,23 @@ fn schedulers_that_sleep_in_a_call_of_native_code_are_no_pool() {
     let without = |metric: &str, raw| (metric != "threads.held_schedulers").then_some(raw);
     assert_eq!(named(held, without).as_deref(), Some("app.pool"));
 }
+
+#[test]
+fn dirty_schedulers_whose_jobs_all_wait_are_no_wait_of_the_application() {
+    // The same library, flagged as a job for I/O: ten schedulers for these, and twelve connections.
+    let all_have_one = "dirty-schedulers-in-a-timer";
+    assert_eq!(named(all_have_one, |_, raw| Some(raw)).as_deref(), Some("vm.dirty-io"));
+    let half_have =
+        |metric: &str, raw| Some(if metric == "threads.held_dirty_io" { raw / 2 } else { raw });
+    assert_eq!(named(all_have_one, half_have).as_deref(), Some("app.wait"));
+}
+
+#[test]
+fn a_log_that_takes_turns_is_one_that_takes_most_of_a_cpu() {
+    // The shop with ten lines of log a request again: 9 MB a second into a file.
+    let log = "log-of-a-file";
+    assert_eq!(named(log, |_, raw| Some(raw)).as_deref(), Some("vm.logger"));
+    let a_line =
+        |metric: &str, raw| Some(if metric == "process.log_written" { raw / 10 } else { raw });
+    assert_eq!(named(log, a_line).as_deref(), Some("app.serial"));
+}

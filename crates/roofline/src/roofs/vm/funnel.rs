@@ -102,6 +102,8 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let is_alone = inside.running + inside.runnable < TWO;
     let each = facts.per_exchange(1.0);
     let ever = if full == Resource::Slots { ", whatever the load" } else { "" };
+    let who =
+        "which process it is, is known from inside: of a node with a name, without --no-inside";
     let is_so = facts.is_node_outside() && is_one && works_always && is_alone && !waits_for_others;
     is_so.then(|| {
         Claim::cause(vec![Part::capacity(full, 1.0, each)])
@@ -111,9 +113,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
                  was asked",
                 inside.asleep
             ))
-            .lifted_by(remedies(
-                facts,
-                2, "which process it is, is known from inside: of a node with a name, without --no-inside", true))
+            .lifted_by(remedies(facts, 2, who, true))
     })
 }
 
