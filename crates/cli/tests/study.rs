@@ -103,7 +103,6 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
         ("1 + 64 terms a call, cut by the receiver", batched("cut, decode")),
         ("1 + 1,000 terms a call, as one list", batched("decode")),
     ];
-    assert_eq!(named(&study), expected, "{said}");
     for account in study["accounts"].as_array().unwrap() {
         follows(account, SHORT_TERMS);
         assert_eq!((&account["pairs"], &account["unit"]["says"]), (&4.into(), &"term".into()));
@@ -112,19 +111,8 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
         assert!(encode > 0.0, "{account:#}");
     }
     let begins = ["The parts of a term", "So do the parts of 64", "So do the parts of a list"];
-    claimed(&study, &begins);
+    claimed(&study, &expected, &begins);
     assert!(page.contains(r#"id="costs""#) && page.contains("What a term costs"), "{said}");
-}
-
-/// The accounts: of which series, and what their parts are called.
-fn named(study: &Value) -> Vec<(&str, Vec<&str>)> {
-    let mut all = Vec::new();
-    for account in study["accounts"].as_array().unwrap() {
-        let costs = account["costs"].as_array().unwrap();
-        let names = costs.iter().map(|cost| cost["says"].as_str().unwrap());
-        all.push((account["series"].as_str().unwrap(), names.collect()));
-    }
-    all
 }
 
 /// The rate that an account predicts is of its own sums, and by the measured one as far from 1 as it may.
@@ -148,15 +136,28 @@ fn follows(account: &Value, may: Range<f64>) {
     assert!((0.5..1.5).contains(&((near + far) / cpu)), "{account:#}");
 }
 
-/// The claims that begin so say of each account whether it is within 15 %.
-fn claimed(study: &Value, begins: &[&str]) {
+/// Each series has an account of these parts, and the claim that begins so says of it whether it is within 15 %. On a busy
+/// machine a run's second may have too few samples: then its nodes' CPU time is not told, and the claim says of which.
+fn claimed(study: &Value, expected: &[(&str, Vec<&str>)], begins: &[&str]) {
     let accounts = study["accounts"].as_array().unwrap();
-    assert_eq!(accounts.len(), begins.len());
-    for (begins, account) in begins.iter().zip(accounts) {
+    assert!(!accounts.is_empty() && expected.len() == begins.len());
+    for (begins, (series, parts)) in begins.iter().zip(expected) {
+        let claims = study["claims"].as_array().unwrap();
+        let is = |claim: &&Value| claim["says"].as_str().unwrap().starts_with(begins);
+        let claim = claims.iter().find(is).unwrap();
+        let Some(account) = accounts.iter().find(|account| account["series"] == *series) else {
+            let because = claim["because"].as_str().unwrap();
+            assert!(claim.get("held").is_none(), "{claim}");
+            assert!(because.starts_with("the nodes' CPU time in `"), "{series}: {because}");
+            continue;
+        };
+        let costs = account["costs"].as_array().unwrap().iter();
+        let named: Vec<&str> = costs.map(|cost| cost["says"].as_str().unwrap()).collect();
+        assert_eq!(named, *parts, "{series}");
         let [predicted, measured] =
             ["predicted_bit_s", "measured_bit_s"].map(|key| account[key].as_f64().unwrap());
         let off = predicted / measured - 1.0;
-        assert_eq!(says(study, begins), off.abs() <= 0.15, "{account:#}");
+        assert_eq!(claim["held"].as_bool().unwrap(), off.abs() <= 0.15, "{account:#}");
     }
 }
 
@@ -239,11 +240,10 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
         ("one pair, the link", of_link.to_vec()),
         ("one pair, terms passed on", of_terms.to_vec()),
     ];
-    assert_eq!(named(&study), expected, "{said}");
     for account in study["accounts"].as_array().unwrap() {
         follows(account, SHORT_LINK);
     }
-    claimed(&study, &["The parts of the link", "So do the parts of terms"]);
+    claimed(&study, &expected, &["The parts of the link", "So do the parts of terms"]);
     agrees(&study);
     for figure in ["between", "messages", "steps", "costs"] {
         assert!(page.contains(&format!(r#"id="{figure}""#)), "{figure}");

@@ -104,6 +104,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     }
     let accounts = made.accounts();
     let claims = study.claims.iter().map(|rule| made.claim(rule, &accounts)).collect();
+    let accounts = accounts.into_iter().filter_map(|(_, account)| account.ok()).collect();
     let parts = made.parts();
     let Made { scale, mut rows, wire, .. } = made;
     // Nothing crosses between nodes in them: their figures are in the parts and claims.
@@ -419,14 +420,21 @@ impl Made<'_> {
 
 impl Made<'_> {
     /// What became of a claim; predictions set theirs beside the rows.
-    fn claim(&mut self, rule: &ClaimRule, accounts: &[LinkAccount]) -> Claim {
+    fn claim(
+        &mut self,
+        rule: &ClaimRule,
+        accounts: &[(&str, Result<LinkAccount, String>)],
+    ) -> Claim {
         let plan = |is: &dyn Fn(&Series) -> bool| {
             let series = self.study.series.iter().find(|series| is(series))?;
             self.plan_at_scale(series).ok()
         };
         match rule {
             ClaimRule::Account { says, series, within, otherwise } => {
-                account(accounts, series, *within).or_else(otherwise.as_deref()).of(says)
+                let of = accounts.iter().find(|(of, _)| of == series);
+                let outcome = of.map(|(_, of)| account(of, *within));
+                let outcome = outcome.unwrap_or_else(Outcome::unmeasured);
+                outcome.or_else(otherwise.as_deref()).of(says)
             }
             ClaimRule::Predicted { says, series, from, within } => {
                 let plans = (plan(&|it| it.name == *from), plan(&|it| it.name == *series));

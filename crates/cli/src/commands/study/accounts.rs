@@ -54,42 +54,43 @@ impl Whole {
     }
 }
 
-impl Made<'_> {
-    /// What a megabyte costs, where every part of it was measured.
-    pub(super) fn accounts(&self) -> Vec<LinkAccount> {
-        self.study.accounts.iter().filter_map(|rule| self.account(rule)).collect()
+impl<'a> Made<'a> {
+    /// What a megabyte costs, by the series; where a part of it was not measured, which.
+    pub(super) fn accounts(&self) -> Vec<(&'a str, Result<LinkAccount, String>)> {
+        let rules = self.study.accounts.iter();
+        rules.map(|rule| (rule.series.as_str(), self.account(rule))).collect()
     }
 
-    fn account(&self, rule: &AccountRule) -> Option<LinkAccount> {
+    fn account(&self, rule: &AccountRule) -> Result<LinkAccount, String> {
         let row = |series: &str| {
             let is = |row: &&StudyRow| row.series == series && row.case == Some(rule.case);
             self.rows.iter().find(is)
         };
+        let elapsed = |series: &str| {
+            let bit_s = row(series).and_then(|row| row.measured_bit_s);
+            let bit_s = bit_s.filter(|bit_s| *bit_s > 0.0);
+            bit_s.map(|bit_s| 8e12 / bit_s).ok_or_else(|| format!("`{series}` was not measured"))
+        };
         let rounds = |series: &str| {
             let is = |it: &&Round| it.series == series && it.case == rule.case;
-            Whole::of(self.rounds.iter().filter(is))
+            let whole = Whole::of(self.rounds.iter().filter(is));
+            whole.ok_or_else(|| format!("the nodes' CPU time in `{series}` was not measured"))
         };
-        let plan = &row(&rule.series)?.run.plan;
         let whole = rounds(&rule.series)?;
+        let unmeasured = || format!("`{}` was not measured", rule.series);
+        let plan = &row(&rule.series).ok_or_else(unmeasured)?.run.plan;
         let knob = |name: &str| plan.target.knobs.get(name)?.parse().ok();
-        let costs: Option<Vec<LinkCost>> = rule
-            .costs
-            .iter()
-            .map(|cost| {
-                let elapsed = |series: &str| {
-                    let bit_s = row(series)?.measured_bit_s.filter(|bit_s| *bit_s > 0.0)?;
-                    Some(8e12 / bit_s)
-                };
-                let (us_per_mb, by) = measured(cost, &whole, &elapsed, &rounds)?;
-                let (says, copies) = (cost.says.clone(), cost.copies);
-                Some(LinkCost { says, node: cost.node, us_per_mb, by, copies })
-            })
-            .collect();
+        let cost = |cost: &CostRule| {
+            let (us_per_mb, by) = measured(cost, &whole, &elapsed, &rounds)?;
+            let (says, copies) = (cost.says.clone(), cost.copies);
+            Ok(LinkCost { says, node: cost.node, us_per_mb, by, copies })
+        };
+        let costs: Result<Vec<LinkCost>, String> = rule.costs.iter().map(cost).collect();
         let both = |at: usize| whole.own_code[at] + whole.kernel[at];
         let run = LinkRun {
             measured_bit_s: whole.bit_s,
             // Where nothing else holds the sender, all of a request may be.
-            on_their_way: knob("window").or_else(|| knob("burst"))?,
+            on_their_way: knob("window").or_else(|| knob("burst")).ok_or_else(unmeasured)?,
             pairs: plan.load.connections,
             cpus_left: whole.cpus_left,
             near_cpu_us_per_mb: both(0),
@@ -97,8 +98,8 @@ impl Made<'_> {
         };
         let unit = rule.unit.as_ref();
         let unit = unit.map(|says| LinkUnit { says: says.clone(), bytes: whole.bytes });
-        let account = LinkAccount::of((rule.series.clone(), rule.case), costs?, run)?;
-        Some(account.by(unit))
+        let account = LinkAccount::of((rule.series.clone(), rule.case), costs?, run);
+        Ok(account.ok_or("the parts of a node sum to nothing")?.by(unit))
     }
 }
 
@@ -107,30 +108,30 @@ impl Made<'_> {
 fn measured(
     cost: &CostRule,
     whole: &Whole,
-    elapsed: &dyn Fn(&str) -> Option<f64>,
-    rounds: &dyn Fn(&str) -> Option<Whole>,
-) -> Option<(f64, String)> {
+    elapsed: &dyn Fn(&str) -> Result<f64, String>,
+    rounds: &dyn Fn(&str) -> Result<Whole, String>,
+) -> Result<(f64, String), String> {
     let at = if cost.node == End::Near { 0 } else { 1 };
     // What is done at one node is done at the near one.
-    let own_code_alone = |series: &str| Some(rounds(series)?.own_code[0]);
+    let own_code_alone = |series: &str| rounds(series).map(|whole| whole.own_code[0]);
     let (us, by) = match (&cost.alone, &cost.own_code_alone, &cost.own_code_of) {
         (Some(series), _, _) => {
-            let less = cost.without.as_ref().map_or(Some(0.0), |less| elapsed(less))?;
+            let less = cost.without.as_ref().map_or(Ok(0.0), |less| elapsed(less))?;
             (elapsed(series)? - less, format!("by itself: `{series}`"))
         }
         (None, Some(series), _) => {
-            let less = cost.without.as_ref().map_or(Some(0.0), |less| own_code_alone(less))?;
+            let less = cost.without.as_ref().map_or(Ok(0.0), |less| own_code_alone(less))?;
             (own_code_alone(series)? - less, format!("CPU time by itself: `{series}`"))
         }
         (None, None, Some(series)) => {
-            let less = cost.without.as_ref().map_or(Some(0.0), |less| own_code_alone(less))?;
+            let less = cost.without.as_ref().map_or(Ok(0.0), |less| own_code_alone(less))?;
             let us = rounds(series)?.own_code[at] - less;
             (us, format!("CPU time in the node's own code: `{series}`"))
         }
         (None, None, None) => (whole.kernel[at], "CPU time in the kernel for the node".to_owned()),
     };
     let less = cost.without.as_ref().map(|less| format!(" without `{less}`"));
-    Some((us.max(0.0), by + &less.unwrap_or_default()))
+    Ok((us.max(0.0), by + &less.unwrap_or_default()))
 }
 
 #[cfg(test)]

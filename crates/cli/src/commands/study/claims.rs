@@ -208,9 +208,10 @@ fn adds_up(parts: &[f64], whole: f64, within: f64) -> Outcome {
 }
 
 /// The rate that an account predicts beside what was measured.
-pub(super) fn account(accounts: &[LinkAccount], series: &str, within: f64) -> Outcome {
-    let Some(account) = accounts.iter().find(|account| account.series == series) else {
-        return Outcome::unmeasured();
+pub(super) fn account(account: &Result<LinkAccount, String>, within: f64) -> Outcome {
+    let account = match account {
+        Ok(account) => account,
+        Err(missing) => return Outcome { held: None, because: missing.clone() },
     };
     let off = account.ratio() - 1.0;
     Outcome {
