@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod candidate;
 mod claim;
 mod facts;

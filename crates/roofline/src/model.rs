@@ -15,6 +15,7 @@ use linerate_predict::{
     without_at,
 };
 
+use crate::alone::dearer;
 use crate::prelude::*;
 
 pub struct Model {
@@ -59,7 +60,7 @@ impl Model {
         let queues = at(&stations, Heat::Cold, by);
         let delay = (alone.mid - work(&queues)).max(0.0);
         let Estimate { mid: service_s, low, high } = alone;
-        let dearer = dearer_alone(run, experiment).unwrap_or(1.0);
+        let dearer = dearer(run, experiment).unwrap_or(1.0);
         let at_one = |(of, station): (&InUse, &QueueStation)| {
             let dearer = 1.0 + (dearer - 1.0) * of.cpu / of.used;
             Known { alone: station.demand * dearer, station: station.clone() }
@@ -331,15 +332,6 @@ fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
 
 fn work(stations: &[QueueStation]) -> f64 {
     stations.iter().map(|of| of.demand).sum()
-}
-
-/// The target's CPU for an exchange with one connection, by the run's. None: unmeasured.
-pub(crate) fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
-    let alone = experiment?.alone?;
-    let step = run.evidence.step(StepKind::Alone)?;
-    let rate = |of: Of| of.rate(process::RUN).ok().filter(|rate| *rate > 0.0);
-    let one = rate(run.evidence.of(Subject::Target).within(step.begun..=step.to))?;
-    Some(one / alone.per_s / (rate(run.of(Subject::Target))? / run.attained().0))
 }
 
 /// Time of an exchange alone. Unit: seconds.
