@@ -1,7 +1,7 @@
 //! Roofs of TCP by the census, which recorded runs do not have: the same runs with one.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Header, Subject, summarise};
+use linerate_evidence::{Evidence, Header, Side, Subject, summarise};
 use linerate_model::Timestamp;
 
 mod altered;
@@ -84,6 +84,16 @@ fn a_paced_sender_is_held_by_its_buffer_and_its_peers_window_as_well() {
     let paced =
         changed(&evidence, |_, name, raw| Some(if name == "tcp.rwnd_limited" { 0 } else { raw }));
     assert_eq!(named(&header, &paced), "tcp.receive-window");
+}
+
+#[test]
+fn send_buffers_of_different_sizes_were_sized_by_the_kernel() {
+    let (header, evidence) = recording("send-buffer");
+    let other = changed(&evidence, |subject, name, raw| {
+        let first = subject == Subject::Flow(0, Side::Server);
+        Some(if first && name == "tcp.sndbuf" { raw + 4_096 } else { raw })
+    });
+    assert!(!of(&judged(&header, &other), "tcp.send-buffer").binds);
 }
 
 #[test]

@@ -171,6 +171,7 @@ pub(crate) fn pacing_was_set(flows: &[Of]) -> Result<bool, Missing> {
     Ok(still >= HALFWAY)
 }
 
+/// What set the size of the buffers at one end.
 pub(crate) fn size(
     flows: &[Of],
     buffer: Metric<Bytes>,
@@ -180,12 +181,17 @@ pub(crate) fn size(
         part_of(flows, |flow| Ok(is(flow.min(buffer)?.0, flow.max(buffer)?.0)))
     };
     let is_sent_from = buffer.name == tcp_info::SNDBUF.name;
+    let mut sizes = flows.iter().filter_map(|flow| flow.max(buffer).ok());
+    let first = sizes.next();
+    let are_alike = sizes.all(|size| Some(size) == first);
     Ok(match most {
         Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
         _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,
         _ if is_sent_from && share(&|_, of| tcp_info::is_initial_send_buffer(of))? > HALFWAY => {
             Size::Initial
         }
+        // An option sets one size for all.
+        _ if !are_alike => Size::Tuned,
         _ => Size::Fixed,
     })
 }
