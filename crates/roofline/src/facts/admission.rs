@@ -165,7 +165,12 @@ impl Facts<'_> {
         let asked = match self.load {
             Load::Made => open.max(self.run.load.opened as f64),
             // Those that were refused came in the window, as did others that have ended since.
-            Load::Watched => open + lost.max(self.begun().unwrap_or(0.0)),
+            // Its own connections to others are none of either.
+            Load::Watched => {
+                let on_ports = self.ports(Watched::accepted);
+                let open = if on_ports >= 1.0 { on_ports.min(open) } else { open };
+                open + lost.max(self.begun().unwrap_or(0.0))
+            }
         };
         (asked, (asked - lost).max(0.0))
     }
