@@ -182,15 +182,26 @@ impl Model {
     }
 
     /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better.
-    /// The machine's is spread over all that run on it, linerate too.
+    /// The machine's is spread over all that run on it, linerate too; a part's is none of the rest of the machine beside it.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
+        let cold = |of: &InUse| of.station(Heat::Cold, self.by).demand;
         let machine = self.measured.all.iter().find(|of| of.resource == Resource::HostCpu);
-        let all = machine.map_or(each, |of| of.station(Heat::Cold, self.by).demand);
-        let spread = |of: Resource| resource == Resource::HostCpu && of.is_part_of(resource);
+        let all = machine.map_or(each, cold);
+        let is_rest = |of: &InUse| {
+            of.resource == Resource::HostCpu && machine.is_some_and(|all| of.used < all.used)
+        };
+        let apart = self.stations.iter().filter(|of| !is_rest(of));
+        let apart = apart.filter(|of| resource.is_part_of(of.resource)).map(cold).sum::<f64>();
         let [likely, most] = [1.0, 1.0 + SPLIT].map(|share| {
-            self.known_with(self.connections, &|known, of| match known.resource {
-                at if resource.is_part_of(at) => of.demand = (of.demand - each * share).max(0.0),
-                at if spread(at) => of.demand *= (1.0 - each * share / all).max(0.0),
+            let each = each * share;
+            self.known_with(self.connections, &|known, of| match resource {
+                Resource::HostCpu if known.resource.is_part_of(resource) => {
+                    of.demand *= (1.0 - each / all).max(0.0);
+                }
+                _ if resource.is_part_of(known.resource) => {
+                    let elsewhere = if is_rest(known) { apart } else { 0.0 };
+                    of.demand = (of.demand - (each - elsewhere).max(0.0)).max(0.0);
+                }
                 _ => {}
             })
         });

@@ -96,10 +96,13 @@ impl Process<'_> {
         self.callers >= HALFWAY && !self.is_one_of_several
     }
 
-    /// Whether it takes log events. Source: `logger_olp` and `logger_h_common` of OTP, which name it after the handler;
-    /// `lager_app`, which calls the manager of its handlers so.
+    /// Whether it takes log events, or writes them for who does. Source: `logger_olp` and `logger_h_common` of OTP, which
+    /// name it after the handler; `logger_std_h`, whose file has a process; `lager_app`, which calls the manager of its
+    /// handlers so.
     pub fn is_log_handler(&self) -> bool {
+        let began = self.stack.split(" < ").last().unwrap_or_default();
         self.stack.contains("logger_olp:handle_load")
+            || began.starts_with("logger_")
             || self.name.starts_with("logger_")
             || self.name == "lager_event"
     }

@@ -14,12 +14,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let sent = load.bytes_read.max(load.bytes_written) as f64 / load.exchanges.max(1) as f64;
     let work = facts.target_work()?;
     let least = sent * PRICE;
-    // Without what handshakes may have of it. None: no samples, or none in a library: a program may have its own ciphers.
-    let target = facts.target_cpu()?;
-    let ciphers = share_of(&facts.run, code::SAMPLES, code::CIPHERS).filter(|share| *share > 0.0);
-    let ciphers = ciphers.map(|share| share * target.cores * (1.0 - target.kernel));
+    // Without what handshakes may have of it.
     let shaking = facts.shaking().map_or(0.0, |(each, _)| each);
-    let measured = ciphers.map(|cores| (facts.per_exchange(cores) - shaking).max(0.0));
+    let measured = facts.in_ciphers().map(|each| (each - shaking).max(0.0));
     let measured = measured.filter(|each| !facts.is_beam() || *each > least);
     let each = measured.unwrap_or(least);
     let [took, all] = [each, work].map(duration);

@@ -1,5 +1,6 @@
 //! Synchronous logging: processes that serve requests wait until a log handler has their event.
 //! `delay = requests whose process waits for a handler, or in a call of it / throughput`
+//! `work = the handler's own time / throughput`
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 
 use crate::prelude::*;
@@ -14,18 +15,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waited: u64 = node.values(waits::LOGGER)?.iter().sum();
     let most = node.max(waits::LOGGER)?;
     let handlers = facts.processes.iter().filter(|of| of.is_log_handler());
-    let handler =
-        handlers.max_by(|a, b| a.callers.total_cmp(&b.callers).then(a.mailbox.cmp(&b.mailbox)));
+    let handler = handlers
+        .clone()
+        .max_by(|a, b| a.callers.total_cmp(&b.callers).then(a.mailbox.cmp(&b.mailbox)));
     // Who asks it for something else than to take an event, such as to write all to the disk, calls it as any server.
     let calls = handler.filter(|of| of.is_called()).map_or(0.0, |of| of.callers);
     let calling = node.mean(callees::CALLING).unwrap_or(0.0).min(facts.under_way());
     let none = "no process was sampled waiting for a log handler";
     silent_if(waited == 0 && calls * calling <= 0.0, none)?;
+    // Each is one process, and may be what is full.
+    let busiest = handlers.map(|of| facts.per_exchange(of.running)).reduce(f64::max);
+    let busiest = busiest.filter(|_| facts.place.is_full_of(Resource::Process));
+    let works = busiest.map(|each| Part::Work { resource: Resource::Process, each });
     // Some sampled processes serve no request: the share of the serving ones is at least this.
     let share = waited as f64 / asked.max(1) as f64;
     let each = facts.per_exchange((share * facts.under_way()).max(calls * calling));
     let waits = in_percent(share.max(calls));
     Ok(Claim::delay(At::Service, each)
+        .and(works)
         .sum(format!("{} of waiting for a log handler", facts.took(each)))
         .seen(format!("{waits} of the processes that wait do so for a log handler, {most} at once with an event"))
         .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
