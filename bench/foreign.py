@@ -346,7 +346,7 @@ def _started(one, words, output, errors):
         raise NoRun(f"{error} (.ci/setup truth)") from None
     finally:
         if child:
-            _end(child, getattr(signal, "SIG" + one.get("stop", "TERM")))
+            _end(child, getattr(signal, "SIG" + one.get("stop", "TERM").removeprefix("SIG")))
         if group:
             end_group(group)
 
