@@ -133,19 +133,23 @@ fn made(facts: &Facts) -> Place {
     let is_known = experiment.inconclusive.is_none() || gives_no_more;
     place.at_once = at_once(facts, experiment).filter(|_| is_known);
     let times = experiment.spaced_s.zip(experiment.alone_s);
-    // Work after an answer makes the next request late as well, by half of its time. An idle target does none; and where
-    // nothing is done for anybody at times, it waits for nobody after an answer either.
-    let inside = &facts.inside;
-    let done = inside.running + inside.runnable + inside.disk + inside.questions();
-    let most = match used < HALFWAY {
-        true if done < FULL => 1.0 - SPLIT,
-        true => EXPLAINED,
-        false => HALFWAY,
-    };
+    // Work after an answer makes the next request late as well, by half of its time. An idle target does none.
+    let most = if used < HALFWAY { EXPLAINED } else { HALFWAY };
     // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
     let typical = |step: &Step| Some(step.service_at(HALFWAY)? * 2 >= step.mean_service()?);
     let each_waits = facts.run.evidence.step(StepKind::Alone).and_then(typical) != Some(false);
-    let is_late = each_waits && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
+    // Time in which nothing is done for anybody is no work after an answer, and what is cold after a pause is slower.
+    let inside = &facts.inside;
+    let done = inside.running + inside.runnable + inside.disk + inside.questions();
+    let idle_s = facts.per_exchange(1.0 - done);
+    let is_less = |spaced: Estimate, alone: Estimate| {
+        let less = alone.mid - spaced.mid;
+        spaced.high < alone.low && less >= SPLIT * alone.mid && idle_s >= HALFWAY * less
+    };
+    let is_late = each_waits
+        && times.is_some_and(|(spaced, alone)| {
+            spaced.high < most * alone.low || used < HALFWAY && is_less(spaced, alone)
+        });
     let is_looked_after = used < HALFWAY && experiment.some_spaced_are_early;
     let is_clock = (is_late || is_looked_after) && !facts.asks_always(place.of);
     if is_clock && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {

@@ -31,6 +31,16 @@ fn one_at_each_look_after_a_queue_is_a_rate_and_one_after_the_other_is_not() {
 }
 
 #[test]
+fn a_clock_little_slower_than_what_it_lets_pass_leaves_time_in_which_nobody_does_anything() {
+    // Go: 150 a second before a service of 5 ms: 6.6 ms one after another, 5.8 after a pause.
+    let limiter = "limiter-before-a-service";
+    assert_eq!(named(limiter, |_, raw| Some(raw)).as_deref(), Some("app.rate-limit"));
+    // Where something is always done, it may be work after an answer.
+    let works = |metric: &str, raw| Some(if metric == "process.run" { 4 * raw } else { raw });
+    assert_ne!(named(limiter, works).as_deref(), Some("app.rate-limit"));
+}
+
+#[test]
 fn forty_answers_at_each_quarter_of_a_second_are_a_clocks_though_a_peer_was_asked_for_each() {
     // Erlang: a provider of messages takes 160 a second, and says so to who comes beyond that, who sleeps until then.
     assert_eq!(named("quota-in-bursts", |_, raw| Some(raw)).as_deref(), Some("app.rate-limit"));
