@@ -573,4 +573,8 @@ fn a_log_that_takes_turns_is_one_that_takes_most_of_a_cpu() {
     let a_line =
         |metric: &str, raw| Some(if metric == "process.log_written" { raw / 10 } else { raw });
     assert_eq!(named(log, a_line).as_deref(), Some("app.serial"));
+    // Claims with eight lines a request, each written by itself: little of the CPUs, and most of one scheduler for files.
+    let by_line = "log-line-by-line";
+    assert_eq!(named(by_line, |_, raw| Some(raw)).as_deref(), Some("vm.logger"));
+    assert_eq!(named(by_line, a_line), None);
 }

@@ -131,6 +131,11 @@ impl States {
         self.fullest_name.as_deref().map(Role::of) == Some(Role::Schedules)
     }
 
+    /// Whether it is one of its dirty schedulers for files and devices.
+    pub fn fullest_writes(&self) -> bool {
+        self.fullest_name.as_deref().map(Role::of) == Some(Role::DirtyIo)
+    }
+
     /// The fullest one's name in brackets: ` (redis-server)`; empty where that is not known.
     pub fn fullest_words(&self) -> String {
         self.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"))
