@@ -141,6 +141,8 @@ fn follows(account: &Value, may: Range<f64>) {
 fn claimed(study: &Value, expected: &[(&str, Vec<&str>)], begins: &[&str]) {
     let accounts = study["accounts"].as_array().unwrap();
     assert!(!accounts.is_empty() && expected.len() == begins.len());
+    let known = |account: &Value| expected.iter().any(|(series, _)| account["series"] == *series);
+    assert!(accounts.iter().all(known));
     for (begins, (series, parts)) in begins.iter().zip(expected) {
         let claims = study["claims"].as_array().unwrap();
         let is = |claim: &&Value| claim["says"].as_str().unwrap().starts_with(begins);

@@ -187,10 +187,7 @@ impl Model {
         let cold = |of: &InUse| of.station(Heat::Cold, self.by).demand;
         let machine = self.measured.all.iter().find(|of| of.resource == Resource::HostCpu);
         let all = machine.map_or(each, cold);
-        let is_rest = |of: &InUse| {
-            of.resource == Resource::HostCpu && machine.is_some_and(|all| of.used < all.used)
-        };
-        let apart = self.stations.iter().filter(|of| !is_rest(of));
+        let apart = self.stations.iter().filter(|of| !of.is_rest);
         let apart = apart.filter(|of| resource.is_part_of(of.resource)).map(cold).sum::<f64>();
         let [likely, most] = [1.0, 1.0 + SPLIT].map(|share| {
             let each = each * share;
@@ -199,7 +196,7 @@ impl Model {
                     of.demand *= (1.0 - each / all).max(0.0);
                 }
                 _ if resource.is_part_of(known.resource) => {
-                    let elsewhere = if is_rest(known) { apart } else { 0.0 };
+                    let elsewhere = if known.is_rest { apart } else { 0.0 };
                     of.demand = (of.demand - (each - elsewhere).max(0.0)).max(0.0);
                 }
                 _ => {}

@@ -140,7 +140,8 @@ fn made(facts: &Facts) -> Place {
     let each_waits = facts.run.evidence.step(StepKind::Alone).and_then(typical) != Some(false);
     // Time in which nothing is done for anybody is no work after an answer, and what is cold after a pause is slower.
     let inside = &facts.inside;
-    let done = inside.running + inside.runnable + inside.disk + inside.questions();
+    let work = inside.running + inside.runnable + inside.throttled;
+    let done = work + inside.disk + inside.questions();
     let idle_s = facts.per_exchange(1.0 - done);
     let is_less = |spaced: Estimate, alone: Estimate| {
         let less = alone.mid - spaced.mid;

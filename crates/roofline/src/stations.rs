@@ -24,6 +24,8 @@ pub struct InUse {
     pub(crate) cpu: f64,
     /// Whether it is the machine as far as the target may use it: with more CPUs for the target there is more of it.
     pub(crate) is_targets_part: bool,
+    /// Whether it is the machine without what stands apart from it.
+    pub(crate) is_rest: bool,
 }
 
 impl InUse {
@@ -145,7 +147,14 @@ impl Stations {
         let used = used.min(servers);
         if used > 0.0 && servers > 0.0 {
             let cpu = cpu.min(used);
-            self.all.push(InUse { resource, used, servers, cpu, is_targets_part: false });
+            self.all.push(InUse {
+                resource,
+                used,
+                servers,
+                cpu,
+                is_targets_part: false,
+                is_rest: false,
+            });
         }
     }
 
@@ -317,7 +326,7 @@ impl Stations {
         let cpu: f64 = apart.iter().map(|of| of.cpu).sum();
         let rest = host.map(|of| {
             let (used, servers) = (of.used - cpu, of.servers - cpu);
-            InUse { used, servers, cpu: of.cpu - cpu, ..of.clone() }
+            InUse { used, servers, cpu: of.cpu - cpu, is_rest: true, ..of.clone() }
         });
         let rest = rest.filter(|of| of.used > 0.0 && of.servers > 0.0).into_iter();
         rest.chain(apart.into_iter().chain(self.of_resource(Line)).cloned()).collect()

@@ -168,7 +168,7 @@ impl Facts<'_> {
             // Its own connections to others are none of either.
             Load::Watched => {
                 let on_ports = self.ports(Watched::accepted);
-                let open = if on_ports >= 1.0 { on_ports.min(open) } else { open };
+                let open = if self.watched.is_empty() { open } else { on_ports };
                 open + lost.max(self.begun().unwrap_or(0.0))
             }
         };

@@ -181,9 +181,10 @@ pub(crate) fn size(
         part_of(flows, |flow| Ok(is(flow.min(buffer)?.0, flow.max(buffer)?.0)))
     };
     let is_sent_from = buffer.name == tcp_info::SNDBUF.name;
-    let mut sizes = flows.iter().filter_map(|flow| flow.max(buffer).ok());
-    let first = sizes.next();
-    let are_alike = sizes.all(|size| Some(size) == first);
+    let sizes: Vec<u64> = flows.iter().filter_map(|flow| Some(flow.max(buffer).ok()?.0)).collect();
+    let alike = |size: &u64| sizes.iter().filter(|other| *other == size).count();
+    let largest_group = sizes.iter().map(alike).max().unwrap_or(0);
+    let are_alike = largest_group as f64 > HALFWAY * sizes.len() as f64;
     Ok(match most {
         Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
         _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,

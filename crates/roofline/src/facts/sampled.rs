@@ -102,7 +102,7 @@ impl Process<'_> {
     pub fn is_log_handler(&self) -> bool {
         let began = self.stack.split(" < ").last().unwrap_or_default();
         self.stack.contains("logger_olp:handle_load")
-            || began.starts_with("logger_")
+            || began.starts_with("logger_std_h:") && !self.is_owner
             || self.name.starts_with("logger_")
             || self.name == "lager_event"
     }

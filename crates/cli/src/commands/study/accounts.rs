@@ -78,6 +78,7 @@ impl<'a> Made<'a> {
         };
         let whole = rounds(&rule.series)?;
         let unmeasured = || format!("`{}` was not measured", rule.series);
+        let no_knob = || format!("`{}` has no knob `window` or `burst`", rule.series);
         let plan = &row(&rule.series).ok_or_else(unmeasured)?.run.plan;
         let knob = |name: &str| plan.target.knobs.get(name)?.parse().ok();
         let cost = |cost: &CostRule| {
@@ -90,7 +91,7 @@ impl<'a> Made<'a> {
         let run = LinkRun {
             measured_bit_s: whole.bit_s,
             // Where nothing else holds the sender, all of a request may be.
-            on_their_way: knob("window").or_else(|| knob("burst")).ok_or_else(unmeasured)?,
+            on_their_way: knob("window").or_else(|| knob("burst")).ok_or_else(no_knob)?,
             pairs: plan.load.connections,
             cpus_left: whole.cpus_left,
             near_cpu_us_per_mb: both(0),

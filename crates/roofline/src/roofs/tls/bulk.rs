@@ -15,7 +15,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let work = facts.target_work()?;
     let least = sent * PRICE;
     // Without what handshakes may have of it.
-    let shaking = facts.shaking().map_or(0.0, |(each, _)| each);
+    let shaking = facts.shaking().map_or(0.0, |(each, work)| work.unwrap_or(each));
     let measured = facts.in_ciphers().map(|each| (each - shaking).max(0.0));
     let measured = measured.filter(|each| !facts.is_beam() || *each > least);
     let each = measured.unwrap_or(least);

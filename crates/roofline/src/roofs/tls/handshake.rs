@@ -1,7 +1,7 @@
 //! TLS handshakes: they cost the target far more than what a connection then carries.
 //! `delay = exchanges in the handshake / throughput`
-//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside it`; without the account, of a
-//! BEAM node, handshakes at their least price.
+//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside it`, or its time in libraries of
+//! ciphers that bytes and records do not explain; without the account, of a BEAM node, handshakes at their least price.
 //! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
 
 use crate::prelude::*;

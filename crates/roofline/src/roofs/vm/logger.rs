@@ -24,9 +24,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = "no process was sampled waiting for a log handler";
     silent_if(waited == 0 && calls * calling <= 0.0, none)?;
     // Each is one process, and may be what is full.
-    let busiest = handlers.map(|of| facts.per_exchange(of.running)).reduce(f64::max);
-    let busiest = busiest.filter(|_| facts.place.is_full_of(Resource::Process));
-    let works = busiest.map(|each| Part::Work { resource: Resource::Process, each });
+    let full = facts.stations.of_resource(Resource::Process);
+    let full = full.filter(|_| facts.place.is_full_of(Resource::Process));
+    let busiest = handlers.map(|of| of.running).reduce(f64::max);
+    let busiest = full.filter(|full| busiest.is_some_and(|busy| busy >= EXPLAINED * full.used));
+    let works = busiest
+        .map(|of| Part::Work { resource: Resource::Process, each: facts.per_exchange(of.used) });
     // Some sampled processes serve no request: the share of the serving ones is at least this.
     let share = waited as f64 / asked.max(1) as f64;
     let each = facts.per_exchange((share * facts.under_way()).max(calls * calling));
@@ -54,28 +57,33 @@ fn from_outside(facts: &Facts, output: &UnreadOutput) -> Claim {
 /// 69 bytes: 0.12 us of CPU time a byte by Elixir's Logger, 0.18 by `io:format`, OTP 25, on an AMD EPYC. Unit: seconds.
 const A_BYTE: f64 = 0.1e-6;
 
-/// What writing a byte takes of the dirty scheduler that writes line by line, rather less than more. Measured, `logger_std_h` with a file,
-/// OTP 25, on an AMD EPYC: 0.30 us where a request logs 880 bytes in 8 lines, 0.54 us for 350 in 6. Unit: seconds.
-const A_BYTE_OF_A_FILE: f64 = 0.2e-6;
+/// What a line takes of the dirty scheduler that writes it by itself, and looks at the file before. Measured, `logger_std_h` with a file,
+/// OTP 25, on an AMD EPYC: 33 us where a request logs 880 bytes in 8 lines, 32 us for 350 in 6. Unit: seconds.
+const A_LINE: f64 = 30e-6;
 
 /// The same where requests take turns, and what they wait for is the log: who makes it is at work for most of the time, that is a good
-/// part of the node's work, and nobody else was asked. Or the one who writes it to its file is.
+/// part of the node's work, and nobody else was asked. Or it is who writes it to its file, line by line.
 fn by_its_size(facts: &Facts) -> Option<Claim> {
+    let (of, threads) = (facts.run.of(Subject::Target), facts.threads());
     let takes_turns = facts.place.at_a_time().is_some_and(|k| k < TWO);
-    let written = facts.run.of(Subject::Target).rate(process::LOG_WRITTEN).ok()?;
+    let written = of.rate(process::LOG_WRITTEN).ok()?;
     let (size, work) = (facts.per_exchange(written), facts.target_cpu().ok()?.work());
     let (inside, made) = (&facts.inside, (written * A_BYTE).min(work));
     let each = facts.per_exchange(inside.asleep);
     let asks_others = inside.questions() + inside.disk >= HALFWAY * inside.asleep;
     let is_made = takes_turns && made >= HALFWAY && made >= HOLDS * work;
-    let writer = facts.threads().filter(|of| of.fullest_writes() && of.fullest >= EXPLAINED);
-    let filed = writer.filter(|of| of.sync < HALFWAY * of.fullest).map(|of| of.fullest);
-    let filed = filed.filter(|busy| written * A_BYTE_OF_A_FILE >= HOLDS * busy);
+    // Answers may be written by such calls as well.
+    let lines = (of.rate(process::WRITE_CALLS).unwrap_or(0.0) - facts.attained).max(0.0);
+    let is_most = written >= HALFWAY * of.rate(process::WRITTEN).unwrap_or(f64::INFINITY);
+    let writer = threads.filter(|of| of.fullest_writes() && of.fullest >= EXPLAINED);
+    let filed = writer.map(|of| (of.fullest - of.sync).max(0.0));
+    let filed = filed.filter(|busy| is_most && lines * A_LINE >= HALFWAY * busy);
+    let filed = filed.filter(|_| takes_turns || facts.load == Load::Watched);
     let is_so = facts.is_node_outside() && !asks_others && (is_made || filed.is_some());
     let what = match filed {
         Some(busy) => format!(
-            "for which one of its schedulers for files is at work for {} of the time",
-            in_percent(busy)
+            "in {lines:.0} writes, for which one of its schedulers for files has {} of its time",
+            in_percent((lines * A_LINE).min(busy))
         ),
         None => format!("which takes some {made:.2} of the {work:.2} CPUs it used"),
     };
