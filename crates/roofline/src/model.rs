@@ -94,7 +94,13 @@ impl Model {
             let high = if is_waking { of.high.0.max(most) } else { of.high.0 };
             // The service may have changed by then, as `again` shows.
             let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
-            agreed([of.low.0 * again.min(1.0), of.mid.0, high * again.max(1.0)])
+            let low = of.low.0 * again.min(1.0);
+            // Among half as many an exchange takes no longer than among all, and may take as long: what delays each among others
+            // need not be a queue. Where nothing is nearly full that is little less.
+            let least =
+                attained * again.min(1.0) * f64::from(half.connections) / f64::from(customers);
+            let low = if least >= EXPLAINED * low { low.min(least) } else { low };
+            agreed([low, of.mid.0, high * again.max(1.0)])
         });
         seen.extend(half);
         Some(Self {
