@@ -342,3 +342,14 @@ fn the_process_that_all_call_is_in_a_sync() {
     });
     assert_eq!(named(&other).as_deref(), Some("vm.funnel"));
 }
+
+#[test]
+fn a_process_that_asks_one_in_a_sync_is_no_funnel() {
+    // Erlang: mnesia's monitor, which all call, waits for the log's process, and that for the disk.
+    let (header, evidence) = recording("foreign/funnel-before-a-sync");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("app.disk-sync"));
+    let no_sync = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "suspect.syncing" { 0 } else { raw })
+    });
+    assert_eq!(judged(&header, &no_sync).verdict.by(), Some("vm.funnel"));
+}

@@ -46,6 +46,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let idle = format!("{who} has messages, and neither works nor waits for another process");
     let called = format!("{} of those that wait in a call wait for it", in_percent(funnel.callers));
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
+    // Who asks a process that waits for the disk is asked no sooner by itself.
+    let syncs = |of: &&Process| {
+        let is_other = of.pid != funnel.pid && of.is_called();
+        is_other && of.syncing >= HOLDS && of.syncing >= of.running
+    };
+    let behind = facts.processes.iter().find(syncs).filter(|_| waits > funnel.running);
+    let why = |of: &Process| format!("{who} waits for {}, which is in a sync", of.words());
+    silent_if(behind.is_some(), behind.map_or(String::new(), why))?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
     let (active, online, waiting) = (node.active, node.online, funnel.waiting(callers));
