@@ -353,3 +353,21 @@ fn a_process_that_asks_one_in_a_sync_is_no_funnel() {
     });
     assert_eq!(judged(&header, &no_sync).verdict.by(), Some("vm.funnel"));
 }
+
+#[test]
+fn the_process_of_a_handlers_file_is_the_log() {
+    // Erlang: six lines a request into a file; its process looks at the file before each, and all wait for it by way of the handler.
+    let (header, evidence) = recording("foreign/log-behind-its-handler");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("vm.logger"));
+}
+
+#[test]
+fn handshakes_work_though_most_of_those_that_wait_are_in_a_queue_before_them() {
+    // mosquitto over TLS: a connection for each reading; 87 % of its user code is in libcrypto.
+    let (header, evidence) = recording("foreign/handshakes-behind-a-queue");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("tls.handshake"));
+    let few = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "code.ciphers" { raw / 8 } else { raw })
+    });
+    assert_eq!(judged(&header, &few).verdict.by(), Some("target.cpu"));
+}

@@ -164,8 +164,8 @@ impl Facts<'_> {
         let open = f64::from(self.run.connections());
         let asked = match self.load {
             Load::Made => open.max(self.run.load.opened as f64),
-            // Those that were refused came in the window, as did others that have ended since.
-            // Its own connections to others are none of either.
+            // Those that were refused came in the window, as did others that have ended since; its own connections to others are
+            // none of either.
             Load::Watched => {
                 let on_ports = self.ports(Watched::accepted);
                 let open = if self.watched.is_empty() { open } else { on_ports };

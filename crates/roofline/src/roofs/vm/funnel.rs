@@ -51,9 +51,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let is_other = of.pid != funnel.pid && of.is_called();
         is_other && of.syncing >= HOLDS && of.syncing >= of.running
     };
-    let behind = facts.processes.iter().find(syncs).filter(|_| waits > funnel.running);
-    let why = |of: &Process| format!("{who} waits for {}, which is in a sync", of.words());
-    silent_if(behind.is_some(), behind.map_or(String::new(), why))?;
+    if let Some(of) = facts.processes.iter().find(syncs).filter(|_| waits > funnel.running) {
+        return not_here(format!("{who} waits for {}, which is in a sync", of.words()));
+    }
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
     let (active, online, waiting) = (node.active, node.online, funnel.waiting(callers));
