@@ -26,6 +26,8 @@ pub struct InUse {
     pub(crate) is_targets_part: bool,
     /// Whether it is the machine without what stands apart from it.
     pub(crate) is_rest: bool,
+    /// Whether the target's code was still being compiled while it worked there.
+    pub(crate) is_compiled: bool,
 }
 
 impl InUse {
@@ -53,16 +55,20 @@ impl InUse {
     }
 
     pub(crate) fn station(&self, heat: Heat, by: By) -> QueueStation {
-        let (lost, idle) = (self.lost(), 1.0 - self.fullness());
+        let lost = self.lost();
         let used = self.used - lost;
-        let left = |times: f64| {
+        let left = |power: f64| {
+            if self.is_compiled {
+                return 1.0 - (1.0 - COLD.powf(-1.5 * power)) * self.cpu / used;
+            }
+            let (idle, times) = (1.0 - self.fullness(), COLD.powf(power));
             let spared = (1.0 - times.powf(-idle)) * self.cpu;
             1.0 - spared.min(by.engine * times * idle) / used
         };
         let left = match heat {
             Heat::Cold => 1.0,
-            Heat::Warm => left(COLD),
-            Heat::Hot => left(COLD * COLD),
+            Heat::Warm => left(1.0),
+            Heat::Hot => left(2.0),
         };
         let (demand, servers) = (used / by.attained * left, self.servers - lost);
         QueueStation { id: self.resource.id().into(), demand, servers }
@@ -72,7 +78,9 @@ impl InUse {
 /// How a demand measured on CPUs with idle time changes where they are busy: as measured, the likely one, or the least.
 ///
 /// After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a batch.
-/// That costs idle time, and shows at linerate's own end: its peer does not pay many times more.
+/// That costs idle time, and shows at linerate's own end: its peer does not pay many times more. But code that a runtime
+/// compiles as it is used is interpreted at first, idle or not: 6 to 25 times as dear at a few hundred exchanges a second
+/// as at thousands (docs/account.md, "Cold and warm").
 #[derive(Clone, Copy)]
 pub(crate) enum Heat {
     Cold,
@@ -139,6 +147,13 @@ impl Stations {
                 None => this.dirty_schedulers(0.0, |pool| pool.outside(facts)),
             }
         }
+        let threads = facts.threads().filter(|of| of.compiling > 0.0);
+        if threads.is_some_and(|of| of.compiling >= SPLIT * (of.running - of.collecting)) {
+            use Resource::*;
+            let of_target =
+                |of: &&mut InUse| matches!(of.resource, HostCpu | TargetCpu | TargetThread);
+            this.all.iter_mut().filter(of_target).for_each(|of| of.is_compiled = true);
+        }
         this
     }
 
@@ -154,6 +169,7 @@ impl Stations {
                 cpu,
                 is_targets_part: false,
                 is_rest: false,
+                is_compiled: false,
             });
         }
     }
@@ -366,5 +382,14 @@ mod tests {
         assert!((60.0..80.0).contains(&demand(0.2, Heat::Warm)));
         assert!((20.0..30.0).contains(&demand(0.2, Heat::Hot)));
         assert!((demand(2.0, Heat::Hot) - 2000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn code_that_is_still_compiled_may_get_much_quicker_on_a_busy_cpu_too() {
+        let mut stations = stations(&[(Resource::HostCpu, 2.0, 2.0)]);
+        stations.all[0].is_compiled = true;
+        let by = By { attained: 1000.0, engine: 0.0 };
+        let hot = stations.apart()[0].station(Heat::Hot, by).demand;
+        assert!((hot * 27.0 - 2e-3).abs() < 1e-9, "{hot}");
     }
 }

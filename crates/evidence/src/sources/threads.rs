@@ -88,6 +88,8 @@ metrics! {
     COLLECTING: u64 = "threads.collecting", "1";
     /// Instants at which one of them ran that lets all others stand still meanwhile.
     STOPPING: u64 = "threads.stopping", "1";
+    /// Of those that ran or could have run, the ones that compile a runtime's code while it runs, by their names (Java, .NET).
+    COMPILING: u64 = "threads.compiling", "1";
     /// Threads that are normal schedulers of Erlang's VM, by their names.
     SCHEDULERS: u64 = "threads.schedulers", "1";
     /// Of these, the ones asleep in a call that the VM's own code does not make there, such as one in a timer or a read: held by native code.
@@ -200,6 +202,8 @@ pub enum Role {
     Stops,
     /// Collects garbage beside the others.
     Collects,
+    /// Compiles code that is at work.
+    Compiles,
     /// Runs processes of Erlang's VM.
     Schedules,
     /// Runs its jobs that compute for long.
@@ -214,7 +218,8 @@ pub enum Role {
 impl Role {
     /// By the thread's name, as the kernel has it, cut off after 15 bytes.
     /// Source: `os::set_native_thread_name`, src/hotspot/share/runtime/thread.cpp, of OpenJDK 9 and later (the serial collector
-    /// works in the `VM Thread`); `GCThread`, src/coreclr/vm/threads.cpp and gcenv.ee.cpp, of .NET; `erts_start_schedulers`,
+    /// works in the `VM Thread`), and `CompileBroker::possibly_add_compiler_threads` there (`C2 CompilerThread0`); `GCThread`,
+    /// src/coreclr/vm/threads.cpp and gcenv.ee.cpp, and `TieredCompilation` of .NET; `erts_start_schedulers`,
     /// erts/emulator/beam/erl_process.c (`1_scheduler`, `1_dirty_cpu_sch`, `1_dirty_io_sche`; later `erts_sched_1`, `erts_dcpus_1`,
     /// `erts_dios_1`).
     pub fn of(name: &str) -> Self {
@@ -228,6 +233,9 @@ impl Role {
             () if begins(&["GC Thread#", "VM Thread", ".NET Server GC"]) => Role::Stops,
             () if begins(&["G1 Conc#", "G1 Main", "ZWorker", "Shenandoah GC", ".NET BGC"]) => {
                 Role::Collects
+            }
+            () if begins(&["C1 Compiler", "C2 Compiler", "JVMCI Compiler", ".NET Tiered"]) => {
+                Role::Compiles
             }
             () if numbered("erts_sched_", "_scheduler") => Role::Schedules,
             () if numbered("erts_dcpus_", "_dirty_cpu") => Role::DirtyCpu,
@@ -258,6 +266,7 @@ pub struct Threads {
     some_running: u64,
     together: u64,
     collecting: u64,
+    compiling: u64,
     stopping: u64,
     /// Normal ones, and dirty ones for computing and for I/O.
     schedulers: [BTreeSet<ThreadId>; 3],
@@ -318,6 +327,7 @@ impl Threads {
             }
             if *doing == Doing::Running {
                 self.collecting += if role.collects() { weight } else { 0 };
+                self.compiling += if role == Role::Compiles { weight } else { 0 };
                 stops |= role == Role::Stops;
                 running = true;
             }
@@ -369,6 +379,7 @@ impl Threads {
         push(FULLEST, self.fullest / WHOLE);
         push(SOME_RUNNING, self.some_running);
         push(COLLECTING, self.collecting / WHOLE);
+        push(COMPILING, self.compiling / WHOLE);
         push(STOPPING, self.stopping);
         push(TOGETHER, self.together);
         for ((all, held), metrics) in self.schedulers.iter().zip(self.held).zip(POOLS) {
@@ -428,13 +439,14 @@ mod tests {
     #[test]
     fn a_collector_is_known_by_its_name_and_counts_while_it_runs() {
         let mut threads = Threads::default();
-        let names = ["GC Thread#1", "G1 Conc#0", "java"];
+        let names = ["GC Thread#1", "G1 Conc#0", "C2 CompilerThre"];
         let role = |(_, tid): ThreadId| Role::of(names[tid as usize]);
         threads.take(&[((1, 0), Doing::Running), ((1, 1), Doing::Running)], 2, 2, role);
         threads.take(&[((1, 0), Doing::Lock), ((1, 1), Doing::Running)], 2, 1, role);
         threads.take(&[((1, 0), Doing::Lock), ((1, 2), Doing::Running)], 2, 1, role);
         let of = pushed(&threads);
         assert_eq!((of(COLLECTING), of(STOPPING), of(RUNNING)), (3, 1, 4));
+        assert_eq!(of(COMPILING), 1);
     }
 
     #[test]

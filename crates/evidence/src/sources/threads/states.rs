@@ -50,6 +50,8 @@ pub struct States {
     pub collecting: f64,
     /// The share of instants at which all others stood still for that, 0 to 1.
     pub stopping: f64,
+    /// Of those that run, the ones that compile the code of the others.
+    pub compiling: f64,
     /// Normal schedulers of Erlang's VM among them. Of earlier evidence 0.
     pub schedulers: u64,
     /// Of these, the ones that native code holds in a call that waits.
@@ -95,6 +97,7 @@ impl States {
             together: mean(super::TOGETHER).min(1.0),
             collecting: mean(super::COLLECTING),
             stopping: mean(super::STOPPING).min(1.0),
+            compiling: mean(super::COMPILING),
             schedulers: of.last(super::SCHEDULERS).unwrap_or(0),
             held_schedulers: mean(super::HELD_SCHEDULERS),
             dirty: [

@@ -23,6 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (one, all) = (duration(in_calls / count), duration(in_calls));
     let exchange = facts.took(facts.exchange_s());
     Ok(Claim::delay(At::Service, in_calls * (1.0 - 1.0 / count))
+        .at_least(Least::OfTarget)
         .sum(format!("{count:.1} calls x {one} one after the other: {all} of {exchange}"))
         .seen(seen)
         .lifted_by([Remedy::by_knob(
