@@ -1,6 +1,4 @@
-//! Use of each resource: CPUs of machine, target and engine, threads, a node's schedulers and processes, the line.
-//!
-//! `fullness = (time on it + time that others took from it) / servers`
+//! Use of each resource: `fullness = (time on it + time that others took from it) / servers`.
 //!
 //! Other programs' CPU time is no demand of an exchange. It takes CPUs away as far as our threads wait for one: `lost
 //! = waiting for a CPU x strangers / (strangers + our other threads)`, at most what strangers had. So half of a CPU
@@ -31,27 +29,23 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// Its utilisation, 0 to 1.
     pub fn fullness(&self) -> f64 {
         self.used / self.servers
     }
 
     /// The same if those who wait in it were spared so much, in servers: a thread's wait for a disk is no work.
     pub(crate) fn without_waits(&self, spared: f64) -> Self {
-        let waits = match self.resource {
-            Resource::TargetThread | Resource::DirtySchedulers => (self.used - self.cpu).max(0.0),
-            _ => 0.0,
-        };
-        let used = (self.used - waits.min(spared)).max(self.used / 1e6);
-        Self { used, ..self.clone() }
+        use Resource::*;
+        let has_waits = matches!(self.resource, TargetThread | DirtySchedulers);
+        let waits = if has_waits { (self.used - self.cpu).max(0.0) } else { 0.0 };
+        Self { used: (self.used - waits.min(spared)).max(self.used / 1e6), ..self.clone() }
     }
 
     /// What others took: it is no demand of ours, but fewer servers.
     pub(crate) fn lost(&self) -> f64 {
-        match self.resource {
-            Resource::HostCpu | Resource::TargetCpu | Resource::EngineCpu => self.used - self.cpu,
-            _ => 0.0,
-        }
+        use Resource::*;
+        let is_cpu = matches!(self.resource, HostCpu | TargetCpu | EngineCpu);
+        if is_cpu { self.used - self.cpu } else { 0.0 }
     }
 
     pub(crate) fn station(&self, heat: Heat, by: By) -> QueueStation {
@@ -96,21 +90,20 @@ pub(crate) struct By {
     pub engine: f64,
 }
 
-/// Programs other than target, engine and path on the CPUs that the target may use.
+/// Programs other than target, engine and path on the CPUs that the target may use. Unit: CPUs' worth of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strangers {
-    /// Their CPUs' worth of time, steal included.
+    /// Steal included.
     pub had: f64,
-    /// The part that the target's threads waited for; absent where the kernel does not count that.
-    pub lost: Option<f64>,
+    /// The part that the target's threads waited for.
+    pub lost: f64,
 }
 
-/// See the module. Without what is missing.
+/// Every measured resource, those within each other included.
 #[derive(Clone, Debug, Default)]
 pub struct Stations {
-    /// Every measured resource, those within each other included.
     pub(crate) all: Vec<InUse>,
-    /// Absent where the target's host is not sampled.
+    /// Absent where the target's host is not sampled, or the kernel does not count what waits for a CPU.
     pub strangers: Option<Strangers>,
 }
 
@@ -135,7 +128,7 @@ impl Stations {
         let used = facts.fullest_direction().map_or(0.0, |(.., used)| used);
         this.push(Resource::Line, used, 1.0, 0.0);
         let threads = facts.directions.iter().filter_map(|of| of.of.rate(link::CPU).ok());
-        let busiest = threads.reduce(f64::max).unwrap_or(0.0);
+        let busiest = threads.fold(0.0, f64::max);
         this.push(Resource::Emulator, busiest, 1.0, busiest);
         if facts.load == Load::Made {
             this.engine(facts, strangers);
@@ -150,9 +143,8 @@ impl Stations {
         let threads = facts.threads().filter(|of| of.compiling > 0.0);
         if threads.is_some_and(|of| of.compiling >= SPLIT * (of.running - of.collecting)) {
             use Resource::*;
-            let of_target =
-                |of: &&mut InUse| matches!(of.resource, HostCpu | TargetCpu | TargetThread);
-            this.all.iter_mut().filter(of_target).for_each(|of| of.is_compiled = true);
+            let is_targets = |of: &InUse| matches!(of.resource, HostCpu | TargetCpu | TargetThread);
+            this.all.iter_mut().for_each(|of| of.is_compiled = is_targets(of));
         }
         this
     }
@@ -160,17 +152,11 @@ impl Stations {
     /// What is unused, or has no servers, is left out.
     fn push(&mut self, resource: Resource, used: f64, servers: f64, cpu: f64) {
         let used = used.min(servers);
-        if used > 0.0 && servers > 0.0 {
+        if used > 0.0 {
             let cpu = cpu.min(used);
-            self.all.push(InUse {
-                resource,
-                used,
-                servers,
-                cpu,
-                is_targets_part: false,
-                is_rest: false,
-                is_compiled: false,
-            });
+            let [is_targets_part, is_rest, is_compiled] = [false; 3];
+            let of = InUse { resource, used, servers, cpu, is_targets_part, is_rest, is_compiled };
+            self.all.push(of);
         }
     }
 
@@ -192,10 +178,9 @@ impl Stations {
         let clients = run.of(Subject::Target).rate(clients::RUN).ok().filter(|_| run.is_watched());
         let beside = run.engine_cores() + run.path_cores() + clients.unwrap_or(0.0);
         let ours = match of_target {
-            Some(of) => of.work() + beside,
             // The target's part of it is unknown.
             None if local => host.busy,
-            None => beside,
+            of => beside + of.map_or(0.0, Target::work),
         };
         // CPU time accounted to no program (the kernel enters and leaves idle) is no other program's.
         let ran = stat::accounted(&run.of(Subject::Host)).unwrap_or(host.busy).min(host.busy);
@@ -212,13 +197,12 @@ impl Stations {
         let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
         let (had, on_these) = beside_strangers(running, strangers, strangers + beside);
         let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
-        self.strangers = Some(Strangers { had, lost });
+        self.strangers = lost.map(|lost| Strangers { had, lost });
         // The CPUs that target and engine share, where the target may not use the others.
         if let Some(busy) = running.cpus.busy
             && of.cpus < host.cpus
         {
-            let ours = (busy - had).max(0.0);
-            let shared = self.all.len();
+            let (ours, shared) = ((busy - had).max(0.0), self.all.len());
             self.push(Resource::HostCpu, ours + lost.unwrap_or(0.0), of.cpus, ours);
             self.all.iter_mut().skip(shared).for_each(|of| of.is_targets_part = true);
         }
@@ -242,7 +226,7 @@ impl Stations {
     /// The CPUs that the target may use, its quota, its threads.
     fn target(&mut self, facts: &Facts, of: &Target) {
         if facts.run.header.target.local {
-            let lost = self.strangers.and_then(|strangers| strangers.lost).unwrap_or(0.0);
+            let lost = self.strangers.map_or(0.0, |strangers| strangers.lost);
             self.push(Resource::TargetCpu, of.work() + lost, of.cpus, of.work());
         }
         self.push(Resource::TargetCpu, of.cores, of.quota.unwrap_or(0.0), of.cores);
@@ -264,8 +248,8 @@ impl Stations {
         self.dirty_schedulers(let_run, |pool| pool.of(&inside).ok());
         let hottest = Hottest::of(&facts.run).ok().filter(|of| of.share >= EXPLAINED);
         let in_the_way = |process: &&Process| {
-            let asked = !process.is_owner && process.with_mail >= HALFWAY;
-            asked || hottest.as_ref().is_some_and(|of| of.owner == process.pid)
+            !process.is_owner && process.with_mail >= HALFWAY
+                || hottest.as_ref().is_some_and(|of| of.owner == process.pid)
         };
         let asked = facts.processes.iter().filter(in_the_way);
         let used = asked.filter_map(|of| facts.used_by(of).ok()).fold(0.0, f64::max);

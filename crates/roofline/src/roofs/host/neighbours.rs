@@ -8,8 +8,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
     facts.host.as_ref().map_err(Clone::clone)?;
-    let strangers = facts.stations.strangers.and_then(|of| Some((of.had, of.lost?)));
-    let (had, lost) = strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"))?;
+    let strangers = facts.stations.strangers;
+    let Strangers { had, lost } =
+        strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"))?;
     let cpus = target.cpus;
     let none = format!("other tenants used {had:.2} of its {cpus:.0} CPUs, and it waited for none");
     silent_if(lost <= 0.0, none)?;
