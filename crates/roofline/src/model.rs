@@ -29,7 +29,6 @@ pub struct Model {
     connections: u32,
     /// An exchange's time under this load. Unit: seconds.
     exchange_s: f64,
-    /// A client's pause between an answer and its next request. Unit: seconds.
     think_s: f64,
     /// The part of the time alone at no known station. Unit: seconds.
     delay_s: f64,
@@ -47,7 +46,6 @@ pub struct Model {
 type Then<'a> = &'a dyn Fn(&InUse, &mut QueueStation);
 
 impl Model {
-    /// None where nothing was answered, or the load is not ours.
     pub(crate) fn of(facts: &Facts) -> Option<Self> {
         let (run, measured, attained) = (&facts.run, &facts.stations, facts.attained);
         if facts.load == Load::Watched || attained <= 0.0 {
@@ -59,23 +57,21 @@ impl Model {
         let alone = alone(run, experiment)?;
         let queues = at(&stations, Heat::Cold, by);
         let delay = (alone.mid - work(&queues)).max(0.0);
-        let Estimate { mid: service_s, low, high } = alone;
         let dearer = dearer(run, experiment).unwrap_or(1.0);
-        let at_one = |(of, station): (&InUse, &QueueStation)| {
+        let known = stations.iter().zip(&queues).map(|(of, station)| {
             let dearer = 1.0 + (dearer - 1.0) * of.cpu / of.used;
             Known { alone: station.demand * dearer, station: station.clone() }
-        };
-        let known: Vec<Known> = stations.iter().zip(&queues).map(at_one).collect();
-        let think = run.think_s();
-        let fit =
-            |seen: &[Observed]| fit_thinking(&known, Alone { service_s, low, high }, think, seen);
+        });
+        let (known, think) = (Vec::from_iter(known), run.think_s());
+        let time = Alone { service_s: alone.mid, low: alone.low, high: alone.high };
+        let fit = |seen: &[Observed]| fit_thinking(&known, time, think, seen);
         let network = Network { delay: delay + think, stations: queues.clone() };
-        let customers = run.connections();
-        let whole = network.throughput(f64::from(customers));
-        let fewer = network.throughput(f64::from(customers) / 2.0);
+        let connections = run.connections();
+        let whole = network.throughput(f64::from(connections));
+        let fewer = network.throughput(f64::from(connections) / 2.0);
         let elasticity = (whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln();
         // The half checks the model, so the check is of a fit that has not seen it.
-        let mut seen = vec![observed(customers, OpRate(attained), run.load.throughput_interval)];
+        let mut seen = vec![observed(connections, OpRate(attained), run.load.throughput_interval)];
         // One connection without pause is another load than clients that think, or than one to each server; its time is
         // in `alone`.
         let is_alike = think == 0.0 && !run.header.plan.names_servers();
@@ -87,20 +83,19 @@ impl Model {
         // waking of sleepers.
         let is_full = measured.fullest().is_some_and(|(_, used)| used >= EXPLAINED);
         let is_waking = is_full && delay <= COLD * COLD * work(&queues);
-        let awake = Network { delay: think, stations: queues.clone() };
+        let awake = Network { delay: think, stations: queues };
         let checked = half.filter(|_| answered).map(|half| {
+            let few = f64::from(half.connections);
             let of = predict_at(&fit(&seen), half.connections);
-            let most = awake.throughput(f64::from(half.connections)).high;
-            let high = if is_waking { of.high.0.max(most) } else { of.high.0 };
+            let most = if is_waking { awake.throughput(few).high } else { 0.0 };
             // The service may have changed by then, as `again` shows.
             let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
             let low = of.low.0 * again.min(1.0);
             // Among half as many an exchange takes no longer than among all, and may take as long: what delays each among others
             // need not be a queue. Where nothing is nearly full that is little less.
-            let least =
-                attained * again.min(1.0) * f64::from(half.connections) / f64::from(customers);
+            let least = attained * again.min(1.0) * few / f64::from(connections);
             let low = if least >= EXPLAINED * low { low.min(least) } else { low };
-            agreed([low, of.mid.0, high * again.max(1.0)])
+            agreed([low, of.mid.0, of.high.0.max(most) * again.max(1.0)])
         });
         seen.extend(half);
         Some(Self {
@@ -109,7 +104,7 @@ impl Model {
             measured: measured.clone(),
             by,
             service: run.load.service.clone(),
-            connections: customers,
+            connections,
             exchange_s: facts.exchange_s(),
             think_s: think,
             delay_s: delay,
@@ -124,16 +119,12 @@ impl Model {
         predict_at(&self.fit, connections)
     }
 
-    /// Without so much delay an exchange. Unit: seconds.
-    /// Whatever queues, no exchange is spared more, so by Little's law the rate is at most `N / (R - each)` (with
-    /// think time, `N / (R - each + think)`), and no more than the known stations carry.
-    /// What serves no other exchange while one waits in the application is free then.
+    /// Without so much delay an exchange, in seconds. Whatever queues, no exchange is spared more, so by Little's law the rate
+    /// is at most `N / (R - each + think)`, and no more than the known stations carry. What serves no other exchange while
+    /// one waits in the application is free then.
     pub fn without_delay(&self, each: f64, at: At) -> Predicted {
-        if !at.covers(Station::Application) {
-            return self.without(each, &self.stations);
-        }
-        let spared = each * self.by.attained;
-        let free: Vec<_> = self.stations.iter().map(|of| of.without_waits(spared)).collect();
+        let waits = if at.covers(Station::Application) { each * self.by.attained } else { 0.0 };
+        let free: Vec<_> = self.stations.iter().map(|of| of.without_waits(waits)).collect();
         self.without(each, &free)
     }
 
@@ -157,15 +148,12 @@ impl Model {
             let delay = left - demands + self.think_s;
             let solved = Network { delay, stations }.throughput(connections);
             let most = connections / (left + self.think_s);
-            (solved.low.min(most), solved.high.min(most))
+            [solved.low, solved.high].map(|rate| rate.min(most))
         };
-        let (low, _) = solve(most, Heat::Cold);
-        let (_, high) = solve(quick.unwrap_or(least).min(least), Heat::Hot);
+        let [low, _] = solve(most, Heat::Cold);
+        let [_, high] = solve(quick.unwrap_or(least).min(least), Heat::Hot);
         let high = high.max(low);
-        let mid = |left| {
-            let (below, above) = solve(left, Heat::Warm);
-            (below * above).sqrt()
-        };
+        let mid = |left| solve(left, Heat::Warm).into_iter().product::<f64>().sqrt();
         let mid = quick.map_or_else(|| (mid(self.left(each)) * mid(least)).sqrt(), mid);
         agreed([low, mid.clamp(low, high), high])
     }
@@ -193,8 +181,8 @@ impl Model {
         let cold = |of: &InUse| of.station(Heat::Cold, self.by).demand;
         let machine = self.measured.all.iter().find(|of| of.resource == Resource::HostCpu);
         let all = machine.map_or(each, cold);
-        let apart = self.stations.iter().filter(|of| !of.is_rest);
-        let apart = apart.filter(|of| resource.is_part_of(of.resource)).map(cold).sum::<f64>();
+        let is_apart = |of: &&InUse| !of.is_rest && resource.is_part_of(of.resource);
+        let apart: f64 = self.stations.iter().filter(is_apart).map(cold).sum();
         let [likely, most] = [1.0, 1.0 + SPLIT].map(|share| {
             let each = each * share;
             self.known_with(self.connections, &|known, of| match resource {
@@ -287,10 +275,9 @@ impl Model {
             let mut removed = vec![removed.clone()];
             for known in &self.stations {
                 let after = self.changed(known, heat, then);
-                let QueueStation { id: station, demand, .. } = known.station(Heat::Cold, self.by);
-                let seconds = demand - after.demand;
-                removed.push(Removed::Work { station: station.clone(), seconds });
-                removed.push(Removed::Servers { station, servers: after.servers });
+                let seconds = known.station(Heat::Cold, self.by).demand - after.demand;
+                removed.push(Removed::Work { station: after.id.clone(), seconds });
+                removed.push(Removed::Servers { station: after.id, servers: after.servers });
             }
             without_at(&self.fit, &removed, connections)
         };
@@ -306,11 +293,9 @@ impl Model {
     /// At most what each resource carries, with demand and servers after the change.
     fn bounded(&self, [low, mid, high]: [f64; 3], then: Then) -> Predicted {
         let most = |heat: Heat| {
-            let bound = |known: &InUse| {
-                let QueueStation { demand, servers, .. } = self.changed(known, heat, then);
-                if demand > 0.0 { servers / demand } else { f64::INFINITY }
-            };
-            self.measured.all.iter().map(bound).fold(f64::INFINITY, f64::min)
+            let after = self.measured.all.iter().map(|known| self.changed(known, heat, then));
+            let bounds = after.filter(|of| of.demand > 0.0).map(|of| of.servers / of.demand);
+            bounds.fold(f64::INFINITY, f64::min)
         };
         let low = low.min(most(Heat::Cold));
         let mid = mid.min(most(Heat::Warm)).max(low);
@@ -351,9 +336,9 @@ fn work(stations: &[QueueStation]) -> f64 {
 /// Time of an exchange alone. Unit: seconds.
 fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
     let each = |per_s: f64| 1.0 / per_s.max(1e-12);
-    let one = experiment.and_then(|it| it.alone);
-    let one =
-        one.map(|of| Estimate { mid: each(of.per_s), low: each(of.high), high: each(of.low) });
+    let estimate =
+        |of: Observed| Estimate { mid: each(of.per_s), low: each(of.high), high: each(of.low) };
+    let one = experiment.and_then(|it| it.alone).map(estimate);
     if run.header.plan.is_stream() {
         // A block alone finds an empty buffer; what a stream takes for one is all there is.
         return Some(one.unwrap_or(Estimate::exact(run.load.in_flight / run.attained().0)));
