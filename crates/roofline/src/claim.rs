@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// A limit's explanation of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claim {
-    /// What the mechanism adds or can carry; never empty.
+    /// Never empty.
     pub parts: Vec<Part>,
     /// Whether its parts are measured in this run. If not, its cost is unknown: it is listed, and never named.
     pub is_sized: bool,
@@ -15,7 +15,6 @@ pub struct Claim {
     pub least: Option<Least>,
     /// Whether those wait as well who ask for nothing, of a service that only writes.
     pub stalls_all: bool,
-    /// Whether it says why exchanges are at the place, or only that they are there.
     pub role: Role,
     /// The arithmetic in words and numbers: `4 at a time / 20.1 ms = 199/s`.
     pub sum: String,
@@ -31,17 +30,14 @@ impl Claim {
         Self { parts, is_sized: true, ..Self::default() }
     }
 
-    /// The same of a place, which only says what is full.
     pub fn place(parts: Vec<Part>) -> Self {
         Self { role: Role::Place, ..Self::cause(parts) }
     }
 
-    /// A cause that adds so much time to an exchange. Unit: seconds.
     pub fn delay(at: At, each: f64) -> Self {
         Self::cause(vec![Part::Delay { at, each }])
     }
 
-    /// A cause that takes so much of a resource for an exchange. Unit: seconds of one server.
     pub fn work(resource: Resource, each: f64) -> Self {
         Self::cause(vec![Part::Work { resource, each }])
     }
@@ -56,12 +52,10 @@ impl Claim {
         self
     }
 
-    /// Present only, where this is not so.
     pub fn sized_if(self, is_sized: bool) -> Self {
         Self { is_sized, ..self }
     }
 
-    /// It may take more.
     pub fn at_least(self, whose: Least) -> Self {
         Self { least: Some(whose), ..self }
     }
@@ -75,7 +69,7 @@ impl Claim {
     }
 
     pub fn also(mut self, more: Option<String>) -> Self {
-        more.iter().for_each(|more| self.seen += &format!("; {more}"));
+        self.seen.extend(more.map(|more| format!("; {more}")));
         self
     }
 
@@ -94,7 +88,7 @@ pub enum Least {
     Asleep,
 }
 
-/// What a claim adds to the place.
+/// Whether a claim says why exchanges are at the place, or only that they are there.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
     /// A mechanism at the place: it is named before the place itself.
@@ -122,7 +116,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// `each` is in seconds.
     pub fn capacity(resource: Resource, at_once: f64, each: f64) -> Self {
         Part::Capacity { resource, at_once, each }
     }
@@ -140,12 +133,10 @@ pub(crate) fn rate(at_once: f64, each: f64) -> OpRate {
     OpRate(at_once / each.max(1e-12))
 }
 
-/// For people.
 pub(crate) fn bytes(count: f64) -> Bytes {
     Bytes(count as u64)
 }
 
-/// Where time is added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum At {
     /// At one station, whatever holds exchanges there.
@@ -168,9 +159,9 @@ impl At {
         use Station::*;
         match self {
             At::Station(one) | At::Held(one, _) => one == station,
-            At::Path => [ClientSending, PathOut, ServerSending, PathBack].contains(&station),
-            At::Connecting => [Connect, AcceptQueue, TlsHandshake].contains(&station),
-            At::Service => [Unread, Application, AcceptQueue].contains(&station),
+            At::Path => matches!(station, ClientSending | PathOut | ServerSending | PathBack),
+            At::Connecting => matches!(station, Connect | AcceptQueue | TlsHandshake),
+            At::Service => matches!(station, Unread | Application | AcceptQueue),
             At::Reading => {
                 matches!(station, ClientSending | PathOut) || At::Service.covers(station)
             }
@@ -178,7 +169,6 @@ impl At {
     }
 }
 
-/// What can be full.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Resource {
     EngineCpu,
@@ -228,15 +218,13 @@ impl Resource {
     /// that is known only as the target's may be any thread's.
     pub fn is_part_of(self, other: Resource) -> bool {
         use Resource::*;
-        self == other
-            || match self {
-                Process => [TargetThread, TargetCpu, HostCpu].contains(&other),
-                TargetThread => [Process, TargetCpu, HostCpu].contains(&other),
-                DirtySchedulers => [TargetCpu, HostCpu].contains(&other),
-                TargetCpu => [TargetThread, Process, HostCpu].contains(&other),
-                EngineCpu | Emulator => other == HostCpu,
-                HostCpu | Line | Slots | Load => false,
-            }
+        let relieved: &[_] = match self {
+            Process | TargetThread | TargetCpu => &[Process, TargetThread, TargetCpu, HostCpu],
+            DirtySchedulers => &[TargetCpu, HostCpu],
+            EngineCpu | Emulator => &[HostCpu],
+            HostCpu | Line | Slots | Load => &[],
+        };
+        self == other || relieved.contains(&other)
     }
 }
 
@@ -257,7 +245,6 @@ pub(crate) fn missing(metric: &str, of: &str) -> Missing {
     Missing { metric: metric.into(), of: of.into() }
 }
 
-/// Missing where this is so.
 pub(crate) fn missing_if(is_so: bool, metric: &str, of: &str) -> Result<(), Missing> {
     if is_so { Err(missing(metric, of)) } else { Ok(()) }
 }

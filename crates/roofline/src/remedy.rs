@@ -15,11 +15,10 @@ pub struct Remedy {
     pub value: String,
     /// How many are served at once then, of a key that sets it.
     pub at_once: Option<f64>,
-    /// What that does, in a sentence that goes on from "it".
+    /// In a sentence that goes on from "it".
     pub does: String,
-    /// How it is done by hand: a line to paste where there is one.
     pub by_hand: String,
-    /// The knob of a server of ours, and its value.
+    /// Of a server of ours, and its value.
     pub knob: Option<(&'static str, String)>,
     /// Time saved an exchange besides the claimed delay. Unit: seconds.
     pub spares: f64,
@@ -50,9 +49,8 @@ pub struct Advice {
 pub struct SocketOption {
     /// Its name and value, its value as a knob of a server of ours, and as a key of a plan for our engine.
     names: (&'static str, &'static str, Option<&'static str>, Option<&'static str>),
-    /// By hand, for an Erlang programmer.
+    /// By hand: for an Erlang programmer, and for others.
     erlang: &'static str,
-    /// For others.
     other: &'static str,
 }
 
@@ -89,16 +87,16 @@ impl Remedy {
     /// A socket option of one end; a key of the plan for our own engine.
     pub fn socket(facts: &Facts, option: SocketOption, side: Side, does: impl Text) -> Self {
         let (name, value, of_server, of_engine) = option.names;
-        if let (Side::Client, Load::Made, Some(value)) = (side, facts.load, of_engine) {
-            let by_hand = option.other.replace("the accepted sockets", "its sockets");
-            let by_hand = format!("in the client: {by_hand}");
-            return Self::plan((format!("engine.{name}"), value), does, by_hand);
+        if side == Side::Server {
+            let by_hand = if facts.is_beam() { option.erlang } else { option.other };
+            let knob = of_server.map(|value| (name, value.to_owned()));
+            return Self { knob, ..Self::plan((format!("socket.{name}"), value), does, by_hand) };
         }
-        let is_server = side == Side::Server;
-        let by_hand = if is_server && facts.is_beam() { option.erlang } else { option.other };
-        let whose = if is_server { "socket" } else { "client" };
-        let knob = of_server.filter(|_| is_server).map(|value| (name, value.to_owned()));
-        Self { knob, ..Self::plan((format!("{whose}.{name}"), value), does, by_hand) }
+        let Some(value) = of_engine.filter(|_| facts.load == Load::Made) else {
+            return Self::plan((format!("client.{name}"), value), does, option.other);
+        };
+        let by_hand = option.other.replace("the accepted sockets", "its sockets");
+        Self::plan((format!("engine.{name}"), value), does, format!("in the client: {by_hand}"))
     }
 
     pub fn kernel(name: &str, value: impl Text, side: Side, does: impl Text) -> Self {
@@ -122,13 +120,12 @@ impl Remedy {
     /// Connections kept for the next exchange; a key of the plan where our own load opens one for each.
     pub fn keep_connections(facts: &Facts, does: &str, by_hand: impl Text) -> Self {
         let plan = &facts.run.header.plan;
-        match plan.workload {
-            _ if facts.load == Load::Watched || !plan.opens_each() => {
-                Self::by_knob(("keepalive", "on"), does, by_hand)
-            }
-            Workload::Crr { .. } => Self::plan(("workload.kind", "rr"), does, by_hand),
-            _ => Self::plan(("workload.close", "false"), does, by_hand),
+        if facts.load == Load::Watched || !plan.opens_each() {
+            return Self::by_knob(("keepalive", "on"), does, by_hand);
         }
+        let is_crr = matches!(plan.workload, Workload::Crr { .. });
+        let key = if is_crr { ("workload.kind", "rr") } else { ("workload.close", "false") };
+        Self::plan(key, does, by_hand)
     }
 
     /// More CPUs where the target may not use all, else less work.
@@ -146,10 +143,8 @@ impl Remedy {
         Self::human(does, format!("perf top -p PID{of_node}"))
     }
 
-    /// The same with a knob of a server of ours.
-    pub fn with_knob(mut self, name: &'static str, value: impl Text) -> Self {
-        self.knob = Some((name, value.into()));
-        self
+    pub fn with_knob(self, name: &'static str, value: impl Text) -> Self {
+        Self { knob: Some((name, value.into())), ..self }
     }
 
     /// Knob and value for the advice: that of a server of ours where it has it, else the key.
