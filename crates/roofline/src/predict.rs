@@ -19,10 +19,15 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     let cpu = |id: &str, demand_s, cpus| Cpu { id: id.into(), demand_s, cpus };
     let engine = cpu("engine.cpu", run.engine_cores() / attained, engine_cpus);
     let mut threads = Vec::new();
+    // At this rate what is busy for such a share of the time is always busy.
+    let mut full_at = |id: &str, who: &str, busy: f64| {
+        let (per_s, share, now) = (OpRate(attained / busy), busy * 100.0, run.attained());
+        let sum = format!("{who}, busy {share:.0} % of the time at {now}: {per_s}");
+        threads.extend((busy > AT_WORK).then(|| Ceiling { id: id.into(), per_s, sum }));
+    };
     // Several threads share the work, and more may be added; a single one is a limit.
     if run.header.host.engine_threads == 1 {
-        let busiest = run.load.busiest_thread;
-        threads.push(full_at("engine.cpu", "the engine's thread", busiest, attained));
+        full_at("engine.cpu", "the engine's thread", run.load.busiest_thread);
     }
     let mut cpus = Vec::new();
     match (target, host) {
@@ -39,17 +44,16 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
                 cpus.push(cpu("host.cpu", host.busy / attained, host.cpus.round().max(1.0) as u16));
                 if target.limit < host.cpus {
                     let who = format!("the {} CPUs' time that the target may use", target.limit);
-                    threads.push(full_at("target.cpu", &who, share, attained));
+                    full_at("target.cpu", &who, share);
                 }
             }
             let does_all = |busy: &f64| *busy > EXPLAINED * target.work();
             if let Some(busy) = target.busiest_thread.filter(does_all) {
-                threads.push(full_at("target.cpu", "the target's one thread", busy, attained));
+                full_at("target.cpu", "the target's one thread", busy);
             }
         }
         _ => cpus.push(engine),
     }
-    threads.retain(|thread| thread.per_s.0.is_finite());
     let each = |bytes: u64| Bytes(bytes / run.load.exchanges.max(1));
     let (request, response) = (each(run.load.bytes_written), each(run.load.bytes_read));
     // Uncertainty of the throughput: half of its interval, or half of itself where that has no end.
@@ -65,14 +69,6 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         held_by: held_by.filter(|id| !is_modelled(id)).map(str::to_owned),
         noise: if noise.is_finite() { noise.clamp(0.0, HALFWAY) } else { HALFWAY },
     })
-}
-
-/// The rate at which what is busy for such a share of the time is always busy.
-fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
-    let per_s = OpRate(if busy > AT_WORK { attained / busy } else { f64::INFINITY });
-    let (share, now) = (busy * 100.0, OpRate(attained));
-    let sum = format!("{who}, busy {share:.0} % of the time at {now}: {per_s}");
-    Ceiling { id: id.into(), per_s, sum }
 }
 
 /// Whether predictions model a limit; others are taken as they were.

@@ -20,9 +20,8 @@ pub(crate) use linerate_model::{Aqm, BitRate, Bytes, OneDirection, OpRate, Times
 pub(crate) use linerate_predict::{Predicted, QueueStation, trips_again, window_with_losses};
 pub(crate) use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::facts::{Facts, Load, flows::*, queues::*, sampled::*, shared::*, stops::*};
-pub(crate) use crate::facts::{
-    admission::*, channels::*, connections::*, directions::*, drops::*, output::*,
-};
+pub(crate) use crate::facts::{Facts, Load, admission::*, channels::*, connections::*, drops::*};
+pub(crate) use crate::facts::{directions::*, flows::*, output::*, queues::*, sampled::*};
+pub(crate) use crate::facts::{shared::*, stops::*};
 pub(crate) use crate::{candidate::*, latency::*, stations::*, utilisation::*, verdict::*};
 pub(crate) use crate::{chosen::*, claim::*, model::*, node_cpu::*, place::*, remedy::*, run::*};

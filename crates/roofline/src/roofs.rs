@@ -39,14 +39,10 @@ macro_rules! roof {
     ($id:literal, $title:literal, $kind:ident: $which:ident) => {
         roof!($id, $title, |facts| $kind::$which.explain(facts))
     };
-    ($id:literal, $title:literal, $explain:expr) => {
-        Roof {
-            id: $id,
-            title: $title,
-            page: include_str!(concat!("../../../docs/roofs/", $id, ".md")),
-            explain: $explain,
-        }
-    };
+    ($id:literal, $title:literal, $explain:expr) => {{
+        let page = include_str!(concat!("../../../docs/roofs/", $id, ".md"));
+        Roof { id: $id, title: $title, page, explain: $explain }
+    }};
 }
 
 /// Every roof, layer by layer. The order only decides how reports list equals.
