@@ -24,9 +24,8 @@ impl Latency {
         if facts.attained <= 0.0 || whole <= 0.0 {
             return None;
         }
-        let place = &facts.place;
-        let station = place.station;
-        let there = station.map_or(whole, |_| place.exchanges / facts.attained);
+        let station = facts.place.station;
+        let there = station.map_or(whole, |_| facts.place.exchanges / facts.attained);
         let fits = |part: &Part| match part {
             Part::Delay { at, each } if *each >= HOLDS * there => {
                 station.is_none_or(|station| at.covers(station)).then_some(*each)

@@ -35,7 +35,6 @@ pub(crate) struct NodeCpu {
 }
 
 impl NodeCpu {
-    /// Missing where no node was sampled inside.
     pub fn of(run: &Run) -> Result<Self, Missing> {
         // A full node answers late, and may not answer twice in the window.
         let node = run.window_or_whole(Subject::Node, |of| of.delta(vm::SCHEDULER_ACTIVE).is_ok());
@@ -58,7 +57,6 @@ impl NodeCpu {
         format!("{active:.2} of {all:.0} schedulers had work; {wait:.1} processes waited for one")
     }
 
-    /// Normal and dirty ones together.
     pub fn scheduled(&self) -> f64 {
         self.active + self.dirty_cpu
     }
@@ -89,12 +87,11 @@ impl NodeCpu {
     }
 }
 
-/// The part of schedulers' time that this is.
 fn part(node: &Of, of: Metric<u64>, total: Metric<u64>) -> Result<f64, Missing> {
     Ok(node.grown(of)? / node.grown(total)?.max(1.0))
 }
 
-/// Dirty schedulers of a node: those for computing, or those for I/O.
+/// Dirty schedulers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pool {
     Computing,
@@ -116,13 +113,12 @@ impl Pool {
     /// Other requests that sleep, or wait for a disk, wait for one of them.
     pub fn outside(self, facts: &Facts) -> Option<InPool> {
         let threads = facts.threads().filter(|_| facts.is_node_outside())?;
-        let (count, busy) = threads.dirty[usize::from(self == Pool::Io)];
+        let (count, busy) = threads.dirty[self as usize];
         let waiting = (facts.inside.asleep + facts.inside.disk - busy).max(0.0);
         let count = count as f64;
         (count > 0.0 && busy >= FULL * count).then_some(InPool { busy, count, waiting })
     }
 
-    /// Missing where it was not sampled.
     pub fn of(self, node: &Of) -> Result<InPool, Missing> {
         use vm::*;
         let [active, total, queue] = match self {

@@ -46,7 +46,7 @@ impl<'a> Run<'a> {
         }
         let ports = Watched::of(self.evidence).into_iter();
         let headers = Vec::from_iter(ports.filter_map(|port| port.exchanges));
-        let answers = headers.iter().map(|of| of.per_s).sum::<f64>();
+        let answers: f64 = headers.iter().map(|of| of.per_s).sum();
         match headers.iter().all(|of| of.alternate) && answers > 0.0 {
             true => Counted::Answers(OpRate(answers)),
             false if self.load.throughput.0 <= 0.0 && self.load.bytes_read > 0 => Counted::Written,
@@ -61,10 +61,8 @@ impl<'a> Run<'a> {
 
     /// Connections that the plan keeps open; of a watched target, the sampled ones.
     pub fn connections(&self) -> u32 {
-        if self.is_watched() {
-            return u32::try_from(self.load.open).unwrap_or(u32::MAX).max(1);
-        }
-        self.header.plan.load.connections
+        let sampled = u32::try_from(self.load.open).unwrap_or(u32::MAX).max(1);
+        if self.is_watched() { sampled } else { self.header.plan.load.connections }
     }
 
     /// Whether nothing was read, written or connected while it was watched. The network namespace counts connections
@@ -88,10 +86,8 @@ impl<'a> Run<'a> {
 
     /// What an exchange of a stream moves. Unit: bytes.
     pub(crate) fn block(&self) -> Option<f64> {
-        match &self.header.plan.workload {
-            Workload::Stream { block, .. } => Some(block.0 as f64),
-            _ => None,
-        }
+        let Workload::Stream { block, .. } = &self.header.plan.workload else { return None };
+        Some(block.0 as f64)
     }
 
     /// Each connection's mean pause between an answer and its next request. Unit: seconds.
@@ -102,10 +98,8 @@ impl<'a> Run<'a> {
     /// Connections in words: `1 connection`; where each has one to every server, `4 workers`.
     pub fn connections_words(&self) -> String {
         let what = if self.header.plan.names_servers() { "worker" } else { "connection" };
-        match self.connections() {
-            1 => format!("1 {what}"),
-            many => format!("{many} {what}s"),
-        }
+        let (count, plural) = (self.connections(), if self.connections() == 1 { "" } else { "s" });
+        format!("{count} {what}{plural}")
     }
 
     /// Whether more would have been answered: always in a closed loop; in an open one below [`CARRIED`] of those due.
@@ -157,10 +151,9 @@ impl<'a> Run<'a> {
         let ports: Vec<u16> = Watched::of(self.evidence).iter().map(|of| of.port).collect();
         let address = |end, name| self.fact(end, name)?.rsplit_once(':');
         let comes_from_here = |end| {
-            let ends = address(end, "local").zip(address(end, "peer"));
-            ends.is_some_and(|((here, port), (peer, _))| {
-                here == peer && port.parse().is_ok_and(|port| ports.contains(&port))
-            })
+            let Some((here, port)) = address(end, "local") else { return false };
+            address(end, "peer").is_some_and(|(peer, _)| peer == here)
+                && port.parse().is_ok_and(|port| ports.contains(&port))
         };
         let none_seen = || self.of(Subject::Target).last(clients::PROCESSES).is_err();
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
@@ -177,9 +170,9 @@ impl<'a> Run<'a> {
 
     /// The samples of the target's node; silent where no node was sampled inside.
     pub(crate) fn node(&self) -> Result<Of<'a>, Silent> {
-        let is_node = self.evidence.subjects().any(|of| of == Subject::Node);
-        silent_if(!is_node, "the target is no BEAM node that is sampled inside")?;
-        Ok(self.of(Subject::Node))
+        let node = self.evidence.subjects().find(|of| *of == Subject::Node);
+        let node = node.or_not_here("the target is no BEAM node that is sampled inside")?;
+        Ok(self.of(node))
     }
 
     /// The samples of the window; where it has too few (what is read seldom, or a short window), the whole run's.
@@ -188,7 +181,7 @@ impl<'a> Run<'a> {
         if has(&within) { within } else { self.whole(of) }
     }
 
-    /// The measured stretch. Unit: seconds.
+    /// Measured. Unit: seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.load.window.1.since(self.load.window.0).as_secs_f64()
     }

@@ -1,6 +1,5 @@
-//! The CPU time of target, engine and machine.
-//!
-//! A node's work, sampled inside, is what its schedulers did ([`NodeCpu`]); others' is their CPU time but for spinning.
+//! The CPU time of target and machine. A node's work, sampled inside, is what its schedulers did ([`NodeCpu`]); others' is
+//! their CPU time but for spinning.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use crate::prelude::*;
@@ -32,11 +31,9 @@ pub(crate) struct Host {
 
 impl Target {
     pub fn utilisation(&self) -> f64 {
-        let Some(node) = &self.node else {
-            return (self.work() / self.limit).max(self.busiest_thread.unwrap_or(0.0)).min(1.0);
-        };
-        let of_normal = (node.active * node.let_run(self.cores) / node.online).min(1.0);
-        of_normal.max(self.work() / self.limit).min(1.0)
+        let of_normal = |node: &NodeCpu| node.active * node.let_run(self.cores) / node.online;
+        let busiest = self.node.as_ref().map(of_normal).or(self.busiest_thread).unwrap_or(0.0);
+        busiest.max(self.work() / self.limit).min(1.0)
     }
 
     /// CPUs' worth of work, without spinning.
@@ -62,12 +59,11 @@ pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>
 fn target(run: &Run) -> Result<Target, Missing> {
     let node = NodeCpu::of(run).ok();
     // For a node elsewhere, or one whose processes can't be read, its own account has to do.
-    let of_node = |missing| {
-        let cores = node.as_ref().ok_or(missing)?.scheduled();
-        let cpus = node.map_or(cores, |node| node.online.max(cores));
+    of_kernel(run, node).or_else(|missing| {
+        let of = node.ok_or(missing)?;
+        let (cores, cpus) = (of.scheduled(), of.online.max(of.scheduled()));
         Ok(Target { cores, limit: cpus, cpus, node, ..Target::default() })
-    };
-    of_kernel(run, node).or_else(of_node)
+    })
 }
 
 /// A large tree is read seldom, to stay cheap: where the window has not two readings, the whole run's stand.
@@ -84,21 +80,19 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let cpus = schedulers.map_or(cpus, |schedulers| cpus.min(f64::from(schedulers.max(1))));
     let quota = of.last(process::CPU_QUOTA).ok().map(|quota| quota.as_secs_f64().max(0.01));
     let spreads = facts.schedulers.is_some_and(|schedulers| schedulers > 1);
-    let spun = spun(&of);
-    let spinning = spun.map_or(0.0, |(all, _)| all).min(user);
+    let (spun, share) = spun(&of).unwrap_or_default();
     let cores = user + system;
     // The thread with most samples is the busiest in user code, with as large a share of it as all.
-    let of_one = spun.map_or(0.0, |(_, share)| share * user / cores.max(1e-9));
-    let busiest_thread =
-        of.rate(process::BUSIEST_THREAD).ok().map(|busiest| busiest * (1.0 - of_one));
+    let works = 1.0 - share * user / cores.max(1e-9);
+    let busiest = of.rate(process::BUSIEST_THREAD).ok().filter(|_| !spreads && node.is_none());
     Ok(Target {
         cores,
         limit: quota.map_or(cpus, |quota| quota.min(cpus)),
         cpus,
         quota,
-        busiest_thread: busiest_thread.filter(|_| !spreads && node.is_none()),
+        busiest_thread: busiest.map(|busiest| busiest * works),
         node,
-        spinning,
+        spinning: spun.min(user),
         kernel: system / cores.max(1e-9),
     })
 }
@@ -106,12 +100,12 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
 /// Of the samples of the target's code, or of its system calls, the share that has something. None: too few.
 pub(crate) fn share_of(run: &Run, all: Metric<u64>, those: Metric<u64>) -> Option<f64> {
     let of = readings(run);
-    let [all, those] = [all, those].map(|metric| of.grown(metric).ok());
-    Some(those? / all.filter(|all| *all >= FEW * FEW)?)
+    let all = of.grown(all).ok().filter(|all| *all >= FEW * FEW)?;
+    Some(of.grown(those).ok()? / all)
 }
 
-/// The share of the samples of code that are in such functions. Functions are looked up later than samples are counted; older
-/// recordings do not tell of which.
+/// Of the samples of code those in such functions. They are looked up later than samples are counted; older recordings do
+/// not tell of which.
 pub(crate) fn share_of_functions(run: &Run, those: Metric<u64>) -> Option<f64> {
     let is_told = readings(run).grown(code::LOOKED_UP).is_ok();
     share_of(run, if is_told { code::LOOKED_UP } else { code::SAMPLES }, those)
