@@ -2,8 +2,11 @@
 
 use crate::prelude::*;
 
+/// The target's, from its thread's on up.
+const CPUS: [Resource; 3] = [Resource::TargetThread, Resource::TargetCpu, Resource::HostCpu];
+
 pub(crate) struct Candidate {
-    pub id: &'static str,
+    pub id: String,
     pub rank: Rank,
     /// The one of its claim's parts that is named first, and gives most.
     pub part: Part,
@@ -42,22 +45,17 @@ impl Candidate {
 }
 
 /// A claim as reports list it, and as a candidate where it explains the place.
-pub(crate) fn of_claim(
-    facts: &Facts,
-    id: &'static str,
-    claim: &Claim,
-    listed: &mut Assessed,
-) -> Option<Candidate> {
+pub(crate) fn of_claim(facts: &Facts, claim: &Claim, of: &mut Assessed) -> Option<Candidate> {
     let ceiling = claim.parts.iter().filter_map(|part| ceiling(facts, part)).reduce(f64::min);
-    listed.state = State::Ceiling;
-    listed.kind = match claim.parts.first() {
+    of.state = State::Ceiling;
+    of.kind = match claim.parts.first() {
         Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
         Some(Part::Capacity { .. }) => Kind::Resource,
         _ => Kind::Defect,
     };
-    listed.ceiling = ceiling.map(OpRate);
-    listed.share = ceiling.map(|rate| facts.attained / rate);
-    (listed.sum, listed.because) = (claim.sum.clone(), claim.seen.clone());
+    of.ceiling = ceiling.map(OpRate);
+    of.share = ceiling.map(|rate| facts.attained / rate);
+    (of.sum, of.because) = (claim.sum.clone(), claim.seen.clone());
     let of_part = |part| Some((rank(claim, part), lifted(facts, claim, part)?, *part));
     let parts = claim.parts.iter().filter(|_| claim.is_sized).filter_map(of_part);
     let (rank, predicted, part) =
@@ -67,7 +65,7 @@ pub(crate) fn of_claim(
     let predicted = claim.least.map_or(predicted, |least| at_least(facts, least, predicted));
     let interval = (by(predicted.low), by(predicted.high));
     let advice = advice(facts, claim, &part, predicted);
-    Some(Candidate { id, rank, part, gain, interval, advice })
+    Some(Candidate { id: of.id.clone(), rank, part, gain, interval, advice })
 }
 
 /// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.
@@ -118,10 +116,7 @@ fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
 fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
     match *part {
         Part::TurnedAway { asked, served } => turned_away(facts, asked, served),
-        Part::Delay { at, each } if facts.load == Load::Watched => {
-            watched_delay(facts, claim, at, each)
-        }
-        Part::Delay { at, each } => delay(facts, at, each),
+        Part::Delay { at, each } => delay(facts, claim, at, each),
         Part::Work { resource, each } => work(facts, resource, each, false),
         Part::Taken { resource, each } => work(facts, resource, each, true),
         Part::Capacity { resource: Resource::Load, .. } => load(facts),
@@ -129,11 +124,6 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
             capacity(facts, claim, of, [at_once, each])
         }
     }
-}
-
-/// So many times the attained rate: low, mid, high.
-fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
-    gains.map(|gain| facts.attained * gain).into()
 }
 
 /// The rate without refusals, which are quick: each request takes what it takes alone, as far as resources carry it.
@@ -144,20 +134,20 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     if few || lost < TURNED_AWAY * asked {
         return None;
     }
-    let times = asked / served.max(1.0);
-    let good = facts.run.load.good_throughput.0;
+    let (times, load) = (asked / served.max(1.0), facts.run.load);
+    let good = load.good_throughput.0;
     let then = match &facts.model {
         None => [good, facts.attained, facts.attained * times].into(),
         // A refusal cost at most as much as an answer.
         Some(model) => {
             // Where one connection alone was turned away too, few were served, and under another load.
             let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
-            let served = facts.run.load.good_service.map(|of| of.as_secs_f64());
+            let served = load.good_service.filter(|_| turned_away).map(|of| of.as_secs_f64());
             let served = served.map(|mid| Estimate { low: 0.0, mid, high: 2.0 * mid });
-            let then = model.with_alone(served.filter(|_| turned_away), 1.0 / times.max(1.0));
+            let then = model.with_alone(served, 1.0 / times.max(1.0));
             // Nothing was served, so what that takes was not seen.
-            let is_seen = served.is_some() || !turned_away;
-            Predicted { low: if is_seen { then.low } else { OpRate(good) }, ..then }
+            let is_unseen = turned_away && served.is_none();
+            Predicted { low: if is_unseen { OpRate(good) } else { then.low }, ..then }
         }
     };
     // An open loop gets no more answers than it asks for.
@@ -173,13 +163,10 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
 fn watched_delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
         // Recorded without its connections' states: the claim's own size has to do.
-        let spared = each * facts.attained;
-        // What is left of the time may be less than samples resolve: at least as little as chance.
-        let after =
-            |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
-        // A client pauses as long as its connection is idle, or not at all.
-        let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
-        let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
+        let left = 1.0 - each * facts.attained / facts.most_under_way();
+        // That may be less than samples resolve: at least as little as chance.
+        let least = [1.0 / FEW, 1.0 / FEW / FEW];
+        let [low, high] = least.map(|least| facts.attained / left.clamp(least, 1.0));
         let holds = covers(facts, at, each) && low > facts.attained;
         return holds.then(|| [low, (low * high).sqrt(), high].into());
     }
@@ -187,38 +174,36 @@ fn watched_delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Pred
     let share = each * facts.attained / place.of.max(1e-9);
     let is_there = place.station.is_some_and(|station| at.covers(station));
     // Where CPUs are full, time elsewhere does not limit the rate.
-    let cpus = [Resource::HostCpu, Resource::TargetCpu, Resource::TargetThread].map(Some);
-    let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
+    let is_elsewhere = CPUS.into_iter().any(|cpu| place.is_full_of(cpu));
     // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they
     // wait, clients set the rate; not if requests are held.
     let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
+    let resting = facts.ports(|port| port.idle);
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0 && !rests
-        || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));
+        || place.of >= HALFWAY * (place.of + resting);
     // Fewer than one wait: what holds them is a cause if clients that rest as they do now would ask that much more. How
     // long those rest is not known that have no connection meanwhile.
-    let rest = facts.ports(|port| port.idle) >= HALFWAY;
     let left = (1.0 - share).clamp(FEW.recip(), 1.0);
     let stalls_all = claim.stalls_all && facts.run.counted() == Counted::Written;
-    let idle = if stalls_all { 0.0 } else { facts.ports(|port| port.idle) };
-    let more = asked_with(facts, left, idle);
-    let is_cause = claim.role == Role::Cause && rest && more >= 1.0 + SPLIT;
-    let is_much = (place.of >= 1.0 || is_cause) && share >= HOLDS;
-    (is_much && is_asked && is_there && !is_elsewhere)
+    let idle = if stalls_all { 0.0 } else { resting };
+    let asks_more = resting >= HALFWAY && asked_with(facts, left, idle) >= 1.0 + SPLIT;
+    let is_much = place.of >= 1.0 || claim.role == Role::Cause && asks_more;
+    (is_much && share >= HOLDS && is_asked && is_there && !is_elsewhere)
         .then(|| watched_with(facts, left, idle, (None, 0.0)))
 }
 
-fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
+fn delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Predicted> {
+    if facts.load == Load::Watched {
+        return watched_delay(facts, claim, at, each);
+    }
     let place = &facts.place;
     if place.regime == Regime::Met || !covers(facts, at, each) {
         return None;
     }
     // A small share of the exchanges there is no cause.
-    let is_enough = match place.regime {
-        Regime::Full => is_held(facts, each),
-        _ => is_much(facts, each) || !facts.is_split(),
-    };
-    let model = facts.model.as_ref().filter(|_| is_enough)?;
+    let is_all = place.regime != Regime::Full && !facts.is_split();
+    let model = facts.model.as_ref().filter(|_| is_all || is_much(facts, each))?;
     let predicted = match (place.regime, place.resource) {
         (_, Some(Resource::EngineCpu)) if at == At::Station(Station::Engine) => {
             model.without_delay_of_engine(each)
@@ -243,7 +228,7 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
     // Where so many are served at a time, an exchange's work is the time it is served.
     let held = place.is_full_of(Resource::Slots);
     let fits = match place.regime {
-        Regime::Full if held => is_held(facts, each),
+        Regime::Full if held => is_much(facts, each),
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
         Regime::RateSet | Regime::Met => false,
         // Where nothing is full, an exchange takes as long as its work.
@@ -263,7 +248,7 @@ fn load(facts: &Facts) -> Option<Predicted> {
     let model = facts.model.as_ref().filter(|_| !facts.run.header.plan.is_open_loop());
     let twice = facts.run.connections().saturating_mul(2);
     let is_load = !matches!(facts.place.regime, Regime::Full | Regime::RateSet);
-    let asked = || times(facts, [1.0, TWICE, TWICE + AGREE]);
+    let asked = || [1.0, TWICE, TWICE + AGREE].map(|gain| facts.attained * gain).into();
     is_load.then(|| model.map_or_else(asked, |model| model.with_connections(twice)))
 }
 
@@ -308,7 +293,7 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
 fn watched_with(facts: &Facts, left: f64, idle: f64, of: (Option<Resource>, f64)) -> Predicted {
     let room = |most: f64, heat| most.min(facts.stations.room(heat, of.0, of.1).max(1.0));
     let mid = room(asked_with(facts, left, idle), Heat::Warm);
-    times(facts, [1.0, mid, room(left.recip(), Heat::Hot).max(mid)])
+    [1.0, mid, room(left.recip(), Heat::Hot).max(mid)].map(|gain| facts.attained * gain).into()
 }
 
 /// By how much more is asked where those under way take this share of their time, beside so many clients that rest; all it can
@@ -318,14 +303,11 @@ fn asked_with(facts: &Facts, left: f64, idle: f64) -> f64 {
     if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
 }
 
-/// Whether enough of the exchanges under way are in what takes each so long, by Little's law.
+/// Whether enough of the exchanges under way, or of those served at a time, are in what takes each so long, by Little's law.
 fn is_much(facts: &Facts, each: f64) -> bool {
-    each * facts.attained >= HOLDS * facts.under_way()
-}
-
-/// Whether it is a good part of the time for which an exchange is served.
-fn is_held(facts: &Facts, each: f64) -> bool {
-    each * facts.attained >= HOLDS * facts.place.served(1.0)
+    let (place, all) = (&facts.place, facts.under_way());
+    let of = if place.regime == Regime::Full { place.served(1.0) } else { all };
+    each * facts.attained >= HOLDS * of
 }
 
 /// Whether a gain is more than chance; the low end already allows for what two runs differ by.
@@ -355,10 +337,9 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
 /// Without a model, as of a watched service: at most what the utilisation law gives, if the work is a good part of
 /// what is used, as far as other resources have headroom, and no more than its clients then ask.
 fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
-    let cpus = [Resource::TargetThread, Resource::TargetCpu, Resource::HostCpu];
     let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
     let at_place = facts.place.resource.filter(|full| resource.is_part_of(*full));
-    let full = at_place.or_else(|| cpus.into_iter().find(is_full))?;
+    let full = at_place.or_else(|| CPUS.into_iter().find(is_full))?;
     // A process that waits in the midst of a call is held by it, and not by what it uses.
     let of = facts.stations.of_resource(full).filter(|of| of.fullness() >= HALFWAY)?;
     let spared = (each * facts.attained).min(of.used);
@@ -378,10 +359,7 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
     };
     let here: f64 = match at {
         At::Held(station, held) => account.held(station, held),
-        at => {
-            let all = Station::ALL.into_iter();
-            all.filter(|station| at.covers(*station)).map(|station| account.at(station)).sum()
-        }
+        at => Station::ALL.into_iter().filter(|of| at.covers(*of)).map(|of| account.at(of)).sum(),
     };
     here >= HOLDS * account.under_way
 }
@@ -390,13 +368,11 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
     let one = |remedy: &Remedy| {
         let (knob, value) = remedy.knob(facts);
         let more = match *part {
-            Part::Delay { at, each } if remedy.spares > 0.0 => {
-                lifted(facts, claim, &Part::Delay { at, each: each + remedy.spares })
-            }
+            Part::Delay { at, each } => delay(facts, claim, at, each + remedy.spares),
             _ => None,
         };
         let Remedy { does, by_hand, .. } = remedy.clone();
-        let predicted = more.unwrap_or(predicted);
+        let predicted = more.filter(|_| remedy.spares > 0.0).unwrap_or(predicted);
         let predicted = remedy.least.map_or(predicted, |least| at_least(facts, least, predicted));
         let predicted = predicted.as_lifted(facts.attained);
         Advice { knob, value, does, by_hand, predicted, is_bound: predicted.is_bound() }

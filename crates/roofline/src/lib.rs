@@ -17,7 +17,6 @@ mod prelude;
 mod remedy;
 pub mod roofs;
 mod run;
-mod silence;
 mod stations;
 mod utilisation;
 mod verdict;

@@ -1,13 +1,9 @@
 //! The place that limits the rate: the resource that is full, or the station where the exchanges are.
 //!
-//! 1. Where an open loop was answered in time nothing limits it but its own rate.
-//! 2. Where exchanges wait for the engine to read them, it is the engine.
-//! 3. The known stations (CPU demands, one thread, the line, the time alone) are solved as a closed network. Where
-//!    that explains the throughput, the place is its fullest station, or its delay.
-//! 4. Else something unmeasured serves fewer at a time than ask: the experiment shows whether it is full, and how
-//!    many it serves; the account shows where they wait.
-//!
-//! Streams ask nothing, and have no time alone: their place is what is full, else where their bytes are.
+//! Where the network of the known stations ([`crate::model`]) explains the throughput, it is the fullest of them, or the
+//! delay. Else something unmeasured serves fewer at a time than ask: the experiment shows whether it is full, and how
+//! many it serves; the account shows where they wait. Streams ask nothing, and have no time alone: their place is what
+//! is full, else where their bytes are.
 //!
 //! Blind spot: of two limits in balance the fuller one is named.
 
@@ -15,7 +11,7 @@ use crate::alone::{at_once, takes_turns};
 use crate::prelude::*;
 
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
     /// Whether something is full there, or exchanges only take their time.
     pub regime: Regime,
@@ -89,10 +85,10 @@ fn made(facts: &Facts) -> Place {
     if let Some(account) = &facts.account
         && let Some((station, exchanges)) = account.largest()
     {
-        (place.station, place.exchanges) = (Some(station), exchanges);
         let held = Held::ALL.into_iter().map(|held| (held, account.held(station, held)));
-        let most = held.max_by(|a, b| a.1.total_cmp(&b.1));
-        place.held = most.filter(|(_, count)| *count > 0.0).map(|(held, _)| held);
+        let most = held.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, count)| *count > 0.0);
+        let held = most.map(|(held, _)| held);
+        place = Place { station: Some(station), exchanges, held, ..place };
     }
     if facts.attained <= 0.0 {
         return place;
@@ -105,10 +101,9 @@ fn made(facts: &Facts) -> Place {
     }
     let (fullest, used) = facts.stations.fullest().unzip();
     let used = used.unwrap_or(0.0);
-    match facts.streams() {
-        true if used >= FULL => return place.is(Regime::Full, fullest),
-        true => return place.is(Regime::Delayed, None),
-        false => {}
+    let (full, delayed) = (place.is(Regime::Full, fullest), place.is(Regime::Delayed, None));
+    if facts.streams() {
+        return if used >= FULL { full } else { delayed };
     }
     let Some(model) = &facts.model else { return place };
     let experiment = facts.experiment.as_ref();
@@ -118,13 +113,9 @@ fn made(facts: &Facts) -> Place {
     let best = experiment.map_or(facts.attained, |of| of.best().max(facts.attained));
     let is_full = used * best / facts.attained >= EXPLAINED && gives_no_more;
     let is_explained = facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED;
-    if !gives_no_more || !takes_turns(facts, used) {
-        if is_full || is_explained && (model.known_elasticity < HALFWAY || used >= FULL) {
-            return place.is(Regime::Full, fullest);
-        }
-        if is_explained {
-            return place.is(Regime::Delayed, None);
-        }
+    let is_flat = model.known_elasticity < HALFWAY || used >= FULL;
+    if (is_full || is_explained) && !(gives_no_more && takes_turns(facts, used)) {
+        return if is_full || is_flat { full } else { delayed };
     }
     let Some(experiment) = experiment else {
         // Evidence without the experiment: there is only the number served at a time.
@@ -132,7 +123,6 @@ fn made(facts: &Facts) -> Place {
     };
     let is_known = experiment.inconclusive.is_none() || gives_no_more;
     place.at_once = at_once(facts, experiment).filter(|_| is_known);
-    let times = experiment.spaced_s.zip(experiment.alone_s);
     // Work after an answer makes the next request late as well, by half of its time. An idle target does none.
     let most = if used < HALFWAY { EXPLAINED } else { HALFWAY };
     // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
@@ -141,16 +131,13 @@ fn made(facts: &Facts) -> Place {
     // Time in which nothing is done for anybody is no work after an answer, and what is cold after a pause is slower.
     let inside = &facts.inside;
     let work = inside.running + inside.runnable + inside.throttled;
-    let done = work + inside.disk + inside.questions();
-    let idle_s = facts.per_exchange(1.0 - done);
-    let is_less = |spaced: Estimate, alone: Estimate| {
+    let idle_s = facts.per_exchange(1.0 - (work + inside.disk + inside.questions()));
+    let is_late = |(spaced, alone): (Estimate, Estimate)| {
         let less = alone.mid - spaced.mid;
-        spaced.high < alone.low && less >= SPLIT * alone.mid && idle_s >= HALFWAY * less
+        let is_less = less >= SPLIT * alone.mid && idle_s >= HALFWAY * less;
+        spaced.high < most * alone.low || used < HALFWAY && spaced.high < alone.low && is_less
     };
-    let is_late = each_waits
-        && times.is_some_and(|(spaced, alone)| {
-            spaced.high < most * alone.low || used < HALFWAY && is_less(spaced, alone)
-        });
+    let is_late = each_waits && experiment.spaced_s.zip(experiment.alone_s).is_some_and(is_late);
     let is_looked_after = used < HALFWAY && experiment.some_spaced_are_early;
     let is_clock = (is_late || is_looked_after) && !facts.asks_always(place.of);
     if is_clock && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
@@ -165,9 +152,8 @@ fn made(facts: &Facts) -> Place {
         place.at_once = Some(Estimate::exact(read));
     }
     match conclusive {
-        _ if gives_no_more || conclusive.is_some() && is_no_more => {
-            place.is(Regime::Full, Some(Resource::Slots))
-        }
+        _ if gives_no_more => place.is(Regime::Full, Some(Resource::Slots)),
+        Some(_) if is_no_more => place.is(Regime::Full, Some(Resource::Slots)),
         // In between, more connections still give more.
         Some(e) if e.low >= HOLDS => place.is(Regime::Delayed, None),
         // Uncertain, or not measured: unknown.
@@ -177,13 +163,14 @@ fn made(facts: &Facts) -> Place {
 
 /// Which engine limit: its own CPUs, or those that it shares with the target.
 fn engine(facts: &Facts) -> Resource {
-    let is_the_targets = |engine: &Running| {
-        let kept = engine.throttled <= 0.0 && engine.runnable.unwrap_or(0.0) >= engine.running;
+    let is_shared = |engine: &Running| {
         let theirs = facts.strangers_of_engine().zip(engine.others());
-        kept && theirs.is_some_and(|(strangers, others)| strangers < HALFWAY * others)
+        engine.throttled <= 0.0
+            && engine.runnable.unwrap_or(0.0) >= engine.running
+            && theirs.is_some_and(|(strangers, others)| strangers < HALFWAY * others)
     };
-    let shared = facts.engine.as_ref().is_some_and(is_the_targets);
-    if shared { Resource::HostCpu } else { Resource::EngineCpu }
+    let is_shared = facts.engine.as_ref().is_some_and(is_shared);
+    if is_shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
 /// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox (where
@@ -199,13 +186,11 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
         // Its mailbox is about as long at all times: those that ask wait for the answer.
         let [shortest, longest] = process.mail.map(|length| length as f64);
         let is_steady = longest - shortest <= HALFWAY * longest;
+        let waiting = process.waiting(callers);
         let most = match callers {
             u64::MAX => process.with_mail >= FULL && process.mailbox as f64 >= FEW && is_steady,
             // What nobody takes is none of the requests.
-            _ => {
-                let waiting = process.waiting(callers);
-                waiting as f64 >= HALFWAY * of && of >= 2.0 && waiting <= callers
-            }
+            _ => waiting as f64 >= HALFWAY * of && of >= 2.0 && waiting <= callers,
         };
         let is_taken = process.running >= HALFWAY || process.waits_inside();
         let is_called = process.is_called() && of >= 2.0 && facts.inside.asleep >= HALFWAY * of;

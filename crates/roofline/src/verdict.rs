@@ -1,11 +1,5 @@
-//! The verdict: what was turned away, else the place that limits the rate, and the cause there.
-//!
-//! 1. **Turned away.** A share of what was asked got nothing, or a refusal: that comes first.
-//! 2. **The place**: [`crate::place`].
-//! 3. **The cause, there**: of the sized claims at that place the one whose removal gives most, by the one model;
-//!    else the place itself. The load's own size is named only where nothing else is left.
-//!
-//! A place without a cause is an answer.
+//! The verdict: what was turned away, else of the sized claims at the place that limits the rate ([`crate::place`]) the
+//! one whose removal gives most, else the place itself: a place without a cause is an answer.
 
 use crate::prelude::*;
 use crate::roofs::{ROOFS, Roof};
@@ -134,7 +128,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
                 (of.state, of.sum) = (State::Unmeasured, unmeasured(&facts.run, &missing));
             }
             Ok(claim) => {
-                candidates.extend(of_claim(facts, roof.id, &claim, &mut of));
+                candidates.extend(of_claim(facts, &claim, &mut of));
                 claims.push((roof.id, roof.title, claim));
             }
         }
@@ -151,25 +145,22 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let all = |all: &&Candidate| is_watched && named.is_some_and(|of| of.is_part_of(all));
     let named = candidates.iter().find(all).or(named);
     // What fills it, where that gives as much.
-    let fills = |of: &&Candidate| match (named, of.part) {
-        (Some(named), Part::Work { resource: by, .. }) => {
-            matches!(named.part, Part::Capacity { resource, .. } if resource == by)
-                && named.ties(of)
-        }
+    let fills = |named: &Candidate, of: &Candidate| match (named.part, of.part) {
+        (Part::Capacity { resource: full, .. }, Part::Work { resource, .. }) => resource == full,
         _ => false,
     };
-    let named = candidates.iter().find(fills).or(named);
+    let ties = |of: &&Candidate| named.is_some_and(|named| fills(named, of) && named.ties(of));
+    let named = candidates.iter().find(ties).or(named);
     let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
     let verdict = match roofs.iter().find(|roof| is_named(roof)) {
-        Some(of) => {
-            let (by, says) = (Some(of.id.clone()), format!("{}: {}", of.title, of.sum));
-            Verdict { state: Answer::Bound, by, says }
+        Some(Assessed { id, title, sum, .. }) => {
+            Verdict { state: Answer::Bound, by: Some(id.clone()), says: format!("{title}: {sum}") }
         }
         None if is_watched => watched(facts, &roofs, &few),
         None => Verdict::none(Answer::Unexplained, unexplained(facts)),
     };
     let ties = |of: &&Candidate| named.is_some_and(|named| named.id != of.id && named.ties(of));
-    let also = candidates.iter().filter(ties).map(|of| of.id.to_owned()).collect();
+    let also = candidates.iter().filter(ties).map(|of| of.id.clone()).collect();
     // A claim at another place than the named one's is only a ceiling.
     roofs.iter_mut().for_each(|roof| roof.binds = candidates.iter().any(|of| of.id == roof.id));
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
@@ -177,7 +168,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b))));
     Judgement {
         latency: Latency::of(facts, &claims),
-        place: facts.place.clone(),
+        place: facts.place,
         advice: named.map(|named| named.advice.clone()).unwrap_or_default(),
         roofs,
         verdict,
@@ -190,8 +181,8 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
 fn unexplained(facts: &Facts) -> String {
     let (place, attained) = (&facts.place, OpRate(facts.attained));
     let seen = match place.station {
-        Some(_) => format!("; {}", place.words("exchanges ")),
-        None => "; the place of its exchanges is unknown".into(),
+        Some(_) => place.words("exchanges "),
+        None => "the place of its exchanges is unknown".into(),
     };
     let regime = match place.regime {
         Regime::Full => "; more connections give no more throughput",
@@ -199,14 +190,14 @@ fn unexplained(facts: &Facts) -> String {
         Regime::RateSet => "; its rate is fixed, whatever the load",
         Regime::Met | Regime::Unknown => "",
     };
-    format!("no known limit explains {attained}{seen}{regime}")
+    format!("no known limit explains {attained}; {seen}{regime}")
 }
 
 /// With unknown demand, "no limit binds" is an answer where those under way are known to wait for work, or the path.
 fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let run = &facts.run;
     if run.is_idle() {
-        return crate::silence::of(facts);
+        return crate::waiting::idle(facts);
     }
     let attained = run.attained();
     if !run.header.target.local && facts.target.is_none() {
@@ -220,10 +211,10 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let of = |of: &Target| format!(" with {:.2} of the {:.0} CPUs it may use", of.cores, of.limit);
     let mut used = facts.target_cpu().map_or(String::new(), of);
     // Idle CPUs do not help an exchange that waits for one thread.
-    let thread = facts.stations.of_resource(Resource::TargetThread);
-    if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
-        let name = facts.threads().map_or(String::new(), |threads| threads.fullest_words());
-        used += &format!(", its busiest thread{name} {:.2} of a CPU", thread.fullness());
+    let thread = facts.stations.of_resource(Resource::TargetThread).map_or(0.0, InUse::fullness);
+    if thread >= HALFWAY {
+        let name = facts.threads().map_or(String::new(), States::fullest_words);
+        used += &format!(", its busiest thread{name} {thread:.2} of a CPU");
     }
     let does = match run.counted() {
         Counted::Answers(_) => format!("answers {attained}"),
@@ -233,26 +224,22 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let (waits, is_work) = crate::waiting::of(facts);
     let refused = roofs.iter().filter(|roof| few.iter().any(|of| of.id == roof.id));
     let refused: String = refused.map(|roof| format!("; {}", roof.sum)).collect();
-    let clients = clients_set_it(facts).unwrap_or_default();
-    let says = format!("the target {does}{used}{refused}{clients}; {waits}");
+    let clients = match facts.captured() {
+        Ok((_, of)) if of.clients_are_slow_to_ask() => {
+            format!("; its clients take {} to send a request", duration(of.asking / of.per_s))
+        }
+        Ok((_, of)) if of.clients_rest() => {
+            let [idle, wait] = [of.idle_s, of.waits_s()].map(duration);
+            format!("; its clients rest for {idle} and wait for {wait}")
+        }
+        _ => String::new(),
+    };
+    let so = if clients.is_empty() { "" } else { ", so that they set the rate" };
+    let says = format!("the target {does}{used}{refused}{clients}{so}; {waits}");
     match is_work {
         true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
         false => Verdict::none(Answer::Unexplained, says),
     }
-}
-
-/// By what its clients set the rate: they are slow to send their requests, or rest.
-fn clients_set_it(facts: &Facts) -> Option<String> {
-    let (_, headers) = facts.captured().ok()?;
-    let does = if headers.clients_are_slow_to_ask() {
-        format!("take {} to send a request", duration(headers.asking / headers.per_s))
-    } else if headers.clients_rest() {
-        let [idle, wait] = [headers.idle_s, headers.waits_s()].map(duration);
-        format!("rest for {idle} and wait for {wait}")
-    } else {
-        return None;
-    };
-    Some(format!("; its clients {does}, so that they set the rate"))
 }
 
 fn unmeasured(run: &Run, missing: &Missing) -> String {
