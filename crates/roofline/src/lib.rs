@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-mod alone;
 mod candidate;
 mod claim;
 mod facts;

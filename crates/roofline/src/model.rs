@@ -15,7 +15,6 @@ use linerate_predict::{
     without_at,
 };
 
-use crate::alone::dearer;
 use crate::prelude::*;
 
 pub struct Model {
@@ -72,15 +71,13 @@ impl Model {
         let elasticity = (whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln();
         // The half checks the model, so the check is of a fit that has not seen it.
         let mut seen = vec![observed(connections, OpRate(attained), run.load.throughput_interval)];
-        // One connection without pause is another load than clients that think, or than one to each server; its time is
-        // in `alone`.
+        // One connection without pause is another load than clients that think, or than one to each server.
         let is_alike = think == 0.0 && !run.header.plan.names_servers();
         seen.extend(experiment.and_then(|it| it.alone).filter(|_| is_alike));
         // Refused requests are none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
-        // Where something is nearly full hardly anybody sleeps: what an exchange takes alone beside its work may be the
-        // waking of sleepers.
+        // Where something is nearly full hardly anybody sleeps: the time alone beside its work may be the waking of sleepers.
         let is_full = measured.fullest().is_some_and(|(_, used)| used >= EXPLAINED);
         let is_waking = is_full && delay <= COLD * COLD * work(&queues);
         let awake = Network { delay: think, stations: queues };
@@ -161,7 +158,7 @@ impl Model {
     /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
     pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
         let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
-        self.bounded([1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate), &|_, _| {})
+        self.bounded([1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate), self.by.attained, &|_, _| {})
     }
 
     /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
@@ -214,7 +211,7 @@ impl Model {
             of.demand = own * of.demand.min(kept * cold);
         };
         let most = self.solved(path_s, Heat::Hot, self.connections, &spare).high;
-        self.bounded([0.0, most, most], &spare).high
+        self.bounded([0.0, most, most], self.by.attained, &spare).high
     }
 
     /// With no other programs on the CPUs.
@@ -261,12 +258,12 @@ impl Model {
         self.after(Removed::Servers { station: UNKNOWN.to_owned(), servers }, connections, &more)
     }
 
-    /// The measured rate times the known stations' after the change by before; at most what each resource carries.
+    /// The known stations' rate after the change by that before it, times the measured rate.
     fn known_with(&self, connections: u32, then: Then) -> Predicted {
         let solve = |heat: Heat| self.solved(self.delay_s, heat, connections, then);
         let now = self.solved(self.delay_s, Heat::Cold, self.connections, &|_, _| {}).per_s;
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate * self.scale(now)), then)
+        self.bounded(rates, now, then)
     }
 
     /// The fit's rate after the change by that before it, times the measured rate: its error is in both.
@@ -283,15 +280,13 @@ impl Model {
         };
         let now = predict_at(&self.fit, self.connections).mid.0;
         let rates = [found(Heat::Cold).low, found(Heat::Warm).mid, found(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate.0 * self.scale(now)), then)
+        self.bounded(rates.map(|rate| rate.0), now, then)
     }
 
-    fn scale(&self, solved: f64) -> f64 {
-        if solved > 0.0 { self.by.attained / solved } else { 1.0 }
-    }
-
-    /// At most what each resource carries, with demand and servers after the change.
-    fn bounded(&self, [low, mid, high]: [f64; 3], then: Then) -> Predicted {
+    /// The measured rate by that solved for `now`, times these; at most what each resource carries after the change.
+    fn bounded(&self, rates: [f64; 3], now: f64, then: Then) -> Predicted {
+        let scale = if now > 0.0 { self.by.attained / now } else { 1.0 };
+        let [low, mid, high] = rates.map(|rate| rate * scale);
         let most = |heat: Heat| {
             let after = self.measured.all.iter().map(|known| self.changed(known, heat, then));
             let bounds = after.filter(|of| of.demand > 0.0).map(|of| of.servers / of.demand);
