@@ -73,8 +73,7 @@ fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
     let both = least == Least::OfBothEnds;
     let path = min_rtt(&facts.run).unwrap_or(0.0);
     let high = match (least, &facts.model) {
-        // Without it the rest is done by whom nothing puts to sleep: as on the busiest of machines. Clients that are only
-        // watched may ask no more.
+        // Nothing puts to sleep who does the rest then: as on the busiest of machines. Watched clients may ask no more.
         (Least::Asleep, model) => {
             let low = if model.is_some() { known.mid } else { known.low };
             return [low.0, known.high.0, known.high.0 * COLD].into();
@@ -158,8 +157,7 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     Some([(low * (1.0 - AGREE)).max(good), mid, high * (1.0 + AGREE)].into())
 }
 
-/// Of a watched service: the rate without so many of the requests under way waiting, if their place has enough of
-/// them. Its clients may ask no more than before, so only the high end is above what was attained.
+/// The same of a watched service. Its clients may ask no more than before: only the high end is above what was attained.
 fn watched_delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
         // Recorded without its connections' states: the claim's own size has to do.
@@ -296,8 +294,7 @@ fn watched_with(facts: &Facts, left: f64, idle: f64, of: (Option<Resource>, f64)
     [1.0, mid, room(left.recip(), Heat::Hot).max(mid)].map(|gain| facts.attained * gain).into()
 }
 
-/// By how much more is asked where those under way take this share of their time, beside so many clients that rest; all it can
-/// answer where none are under way.
+/// By how much more is asked then, beside so many clients that rest; all it can answer where none are under way.
 fn asked_with(facts: &Facts, left: f64, idle: f64) -> f64 {
     let of = facts.place.of;
     if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
@@ -334,8 +331,7 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
     }
 }
 
-/// Without a model, as of a watched service: at most what the utilisation law gives, if the work is a good part of
-/// what is used, as far as other resources have headroom, and no more than its clients then ask.
+/// Without a model: at most what the utilisation law gives, if the work is a good part of what is used.
 fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
     let at_place = facts.place.resource.filter(|full| resource.is_part_of(*full));

@@ -1,6 +1,4 @@
-//! What a roof claims: the time or demand that its mechanism adds, where, and how that is known.
-//!
-//! A roof never ranks: [`crate::verdict`] chooses the claim that is named.
+//! What a roof claims: the time or demand that its mechanism adds, where, and how that is known. [`crate::verdict`] ranks.
 
 use crate::prelude::*;
 

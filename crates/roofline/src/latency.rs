@@ -1,6 +1,4 @@
-//! Where an exchange's time is spent, whatever limits the rate.
-//!
-//! A standing queue before a full line costs time and no rate: the verdict names the line, and this the queue.
+//! Where an exchange's time is spent: of a standing queue before a full line the verdict names the line, and this the queue.
 
 use crate::prelude::*;
 

@@ -1,6 +1,4 @@
-//! A remedy: what to change, and how, for the operator of the target.
-//!
-//! What `climb` can override on a server of ours is the plan's affair: only a knob that the target has is named.
+//! A remedy: what to change, and how, for the operator of the target. Only a knob that the target has is named.
 
 use crate::prelude::*;
 

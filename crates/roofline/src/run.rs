@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
         if has(&within) { within } else { self.whole(of) }
     }
 
-    /// Measured. Unit: seconds.
+    /// The measured stretch. Unit: seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.load.window.1.since(self.load.window.0).as_secs_f64()
     }

@@ -113,11 +113,12 @@ fn lost(strangers: f64, ours: f64, one: f64, waited: f64) -> f64 {
     if rivals > 0.0 { (waited * strangers / rivals).min(strangers) } else { 0.0 }
 }
 
-/// On the CPUs that they may use: what strangers had at most, and what target, engine and path had.
-fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64) {
-    let others = of.others().unwrap_or(unmeasured);
+/// What strangers had at most of the CPUs that these may use, and what these lost to them; `others` had all but theirs.
+fn beside_strangers(of: &Running, strangers: f64, others: f64, one: f64) -> (f64, Option<f64>) {
+    let others = of.others().unwrap_or(others);
     let had = strangers.min(others);
-    (had, of.running + (others - had))
+    let ours = of.running + (others - had);
+    (had, of.runnable.map(|waited| lost(had, ours, one, waited)))
 }
 
 impl Stations {
@@ -195,8 +196,7 @@ impl Stations {
         let whose = if local { Resource::HostCpu } else { Resource::EngineCpu };
         self.push(whose, ours + lost(strangers, ours, one, waited), host.cpus, ours);
         let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
-        let (had, on_these) = beside_strangers(running, strangers, strangers + beside);
-        let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
+        let (had, lost) = beside_strangers(running, strangers, strangers + beside, one);
         self.strangers = lost.map(|lost| Strangers { had, lost });
         // The CPUs that target and engine share, where the target may not use the others.
         if let Some(busy) = running.cpus.busy
@@ -214,10 +214,9 @@ impl Stations {
         let (cores, busiest) = (facts.run.engine_cores(), facts.run.load.busiest_thread);
         if let Some(of) = &facts.engine {
             self.push(Resource::EngineCpu, of.running, of.quota.unwrap_or(0.0), of.running);
-            if let Some(((count, waited), had)) = of.cpus.count.zip(of.runnable).zip(strangers) {
-                let (had, ours) = beside_strangers(of, had, had);
-                let used = of.running + lost(had, ours, busiest, waited);
-                self.push(Resource::EngineCpu, used, count, of.running);
+            let lost = strangers.and_then(|had| beside_strangers(of, had, had, busiest).1);
+            if let Some((count, lost)) = of.cpus.count.zip(lost) {
+                self.push(Resource::EngineCpu, of.running + lost, count, of.running);
             }
         }
         self.threads(Resource::EngineCpu, cores, [busiest; 2]);
@@ -346,13 +345,12 @@ mod tests {
     #[test]
     fn what_is_fuller_than_the_machine_stands_apart_from_it_and_nothing_stands_twice() {
         use Resource::*;
-        let stations =
-            stations(&[(HostCpu, 1.4, 2.0), (TargetCpu, 0.4, 2.0), (EngineCpu, 1.0, 1.0)]);
-        let (solved, by) = (stations.apart(), By { attained: 1000.0, engine: 0.0 });
+        let all = stations(&[(HostCpu, 1.4, 2.0), (TargetCpu, 0.4, 2.0), (EngineCpu, 1.0, 1.0)]);
+        let (solved, by) = (all.apart(), By { attained: 1000.0, engine: 0.0 });
         let demand: f64 = solved.iter().map(|of| of.station(Heat::Cold, by).demand).sum();
         assert!((demand - 1.4e-3).abs() < 1e-9, "{demand}");
         assert_eq!(solved.len(), 2);
-        assert_eq!(stations.fullest().map(|(of, _)| of), Some(EngineCpu));
+        assert_eq!(all.fullest().map(|(of, _)| of), Some(EngineCpu));
     }
 
     #[test]

@@ -6,8 +6,7 @@ use crate::prelude::*;
 pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 14] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
-    let held =
-        |by, words| (Some(ServerSending), Some(by), facts.ports(|port| port.held(by)), words);
+    let held = |by, words| (Some(ServerSending), Some(by), facts.ports(|of| of.held(by)), words);
     [
         at(None, |port| port.idle, "idle"),
         at(Some(AcceptQueue), |port| port.accept_queue, "in the accept queue"),
@@ -73,12 +72,10 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         says += "; their clients send the next request without an answer: they want none, or their answers are lost";
     }
     // Those unread wait behind one that runs; that it always runs is a limit too.
-    let waits =
-        inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
+    let waits = inside.asleep + facts.ports(|of| of.accept_queue) + facts.ports(|of| of.unread);
     let working = inside.running + inside.runnable + inside.disk;
     // A peer that does not read delays others only by what the service does about it.
-    let away = facts.ports(|port| port.air + port.asking())
-        + facts.ports(|port| port.held(Held::Congestion));
+    let away = facts.ports(|of| of.air + of.asking()) + facts.ports(|of| of.held(Held::Congestion));
     // For most of them it is unknown whether they wait.
     let untold = facts.ports(Watched::untold);
     let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();
@@ -109,8 +106,7 @@ fn asked_only(facts: &Facts) -> String {
     )
 }
 
-/// The answer of a watched service without traffic: nothing is asked, nothing is answered, or nothing is taken. Where most
-/// connections wait, it is not idle.
+/// The answer where nothing is asked, answered or taken. Where most connections wait, the service is not idle.
 pub(crate) fn idle(facts: &Facts) -> Verdict {
     let run = &facts.run;
     let none = match run.load.open {
