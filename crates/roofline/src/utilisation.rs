@@ -47,23 +47,19 @@ impl Target {
 
 /// Use by target and machine; missing where they are not on this host.
 pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>) {
-    let target = target(run);
+    let node = NodeCpu::of(run).ok();
+    // For a node elsewhere, or one whose processes can't be read, its own account has to do.
+    let target = of_kernel(run, node).or_else(|missing| {
+        let of = node.ok_or(missing)?;
+        let (cores, cpus) = (of.scheduled(), of.online.max(of.scheduled()));
+        Ok(Target { cores, limit: cpus, cpus, node, ..Target::default() })
+    });
     let of_target = |of: &Target| of.node.map_or(of.spinning, |node| node.spun(of.cores));
     let spun = target.as_ref().map_or(0.0, of_target);
     let cpus = f64::from(run.header.host.cpus.max(1));
     let unused = stat::unused(&run.of(Subject::Host));
     let busy = unused.map(|unused| (cpus - unused).clamp(0.0, cpus));
     (target, busy.map(|busy| Host { busy: busy - spun.min(busy), cpus }))
-}
-
-fn target(run: &Run) -> Result<Target, Missing> {
-    let node = NodeCpu::of(run).ok();
-    // For a node elsewhere, or one whose processes can't be read, its own account has to do.
-    of_kernel(run, node).or_else(|missing| {
-        let of = node.ok_or(missing)?;
-        let (cores, cpus) = (of.scheduled(), of.online.max(of.scheduled()));
-        Ok(Target { cores, limit: cpus, cpus, node, ..Target::default() })
-    })
 }
 
 /// A large tree is read seldom, to stay cheap: where the window has not two readings, the whole run's stand.
