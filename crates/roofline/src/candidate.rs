@@ -202,17 +202,16 @@ fn delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Predicted> {
     // A small share of the exchanges there is no cause.
     let is_all = place.regime != Regime::Full && !facts.is_split();
     let model = facts.model.as_ref().filter(|_| is_all || is_much(facts, each))?;
-    let predicted = match (place.regime, place.resource) {
-        (_, Some(Resource::EngineCpu)) if at == At::Station(Station::Engine) => {
+    let is_set = matches!(place.regime, Regime::Full | Regime::RateSet);
+    let predicted = match place.resource {
+        Some(Resource::EngineCpu) if at == At::Station(Station::Engine) => {
             model.without_delay_of_engine(each)
         }
         // What drops packets gives more connections no more, and is no service that takes turns.
-        (Regime::Full | Regime::RateSet, Some(Resource::Slots)) if at == At::Path => {
-            model.without_delay(each, at)
-        }
-        (Regime::Full | Regime::RateSet, Some(Resource::Slots)) => model.without_held(each),
+        Some(Resource::Slots) if is_set && at == At::Path => model.without_delay(each, at),
+        Some(Resource::Slots) if is_set => model.without_held(each),
         // Where something is full, time elsewhere does not limit the rate.
-        (Regime::Full | Regime::RateSet, _) => return None,
+        _ if is_set => return None,
         _ if facts.streams() => model.without_delay_of_streams(each),
         _ => model.without_delay(each, at),
     };
@@ -270,9 +269,7 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
-        (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
-            model.with_alone(Some(spaced), 1.0)
-        }
+        (Some(model), Some(_)) if place.regime == Regime::RateSet => model.with_alone(spaced, 1.0),
         (Some(model), _) => {
             let (times, connections) = more(facts, claim, resource, at_once.max(1e-6));
             model.with_more_at(resource, times, connections)
@@ -323,8 +320,8 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
             let asked = if key == "load.connections" { then as u32 } else { connections };
             ((then / at_once).max(1.0), asked.max(connections))
         }
+        // Many wait for the one that serves them; how many it serves at a time is the place's figure.
         _ if resource == Resource::Slots => {
-            // Many wait for the one that serves them; how many it serves at a time is the place's figure.
             ((f64::from(connections) / facts.place.served(at_once)).max(1.0), connections)
         }
         _ => (TWICE, connections),
@@ -333,7 +330,7 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
 
 /// Without a model: at most what the utilisation law gives, if the work is a good part of what is used.
 fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
-    let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
+    let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.fullness(*of) >= FULL;
     let at_place = facts.place.resource.filter(|full| resource.is_part_of(*full));
     let full = at_place.or_else(|| CPUS.into_iter().find(is_full))?;
     // A process that waits in the midst of a call is held by it, and not by what it uses.

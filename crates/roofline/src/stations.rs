@@ -275,19 +275,19 @@ impl Stations {
         of.max_by(|a, b| a.fullness().total_cmp(&b.fullness()))
     }
 
-    pub fn is_full(&self, resource: Resource) -> bool {
-        self.of_resource(resource).is_some_and(|of| of.fullness() >= FULL)
+    /// Its fullness; 0 where it was not measured.
+    pub fn fullness(&self, resource: Resource) -> f64 {
+        self.of_resource(resource).map_or(0.0, InUse::fullness)
     }
 
     /// The fullest of all, and its fullness. A full machine is target's or engine's where that has nearly all of it.
     pub fn fullest(&self) -> Option<(Resource, f64)> {
         let most = self.all.iter().max_by(|a, b| a.fullness().total_cmp(&b.fullness()))?;
         let full = most.fullness();
-        let has_it = |resource: &Resource| {
-            self.of_resource(*resource).is_some_and(|of| of.fullness() >= EXPLAINED * full)
-        };
-        let whose = [Resource::EngineCpu, Resource::TargetCpu].into_iter().find(has_it);
-        Some((whose.filter(|_| most.resource == Resource::HostCpu).unwrap_or(most.resource), full))
+        let parts = [Resource::EngineCpu, Resource::TargetCpu].into_iter();
+        let mut parts = parts.filter(|_| most.resource == Resource::HostCpu);
+        let whose = parts.find(|of| self.fullness(*of) >= EXPLAINED * full);
+        Some((whose.unwrap_or(most.resource), full))
     }
 
     /// By how much the load may grow until the fullest resource is full, with one lifted, or `spared` servers less.
@@ -305,12 +305,10 @@ impl Stations {
 
     /// The same if linerate had its CPUs to itself, and no quota.
     pub(crate) fn with_free_engine(&self) -> Self {
-        let freed = |of: &InUse| match of.resource {
-            Resource::HostCpu | Resource::TargetCpu => Some(InUse { used: of.cpu, ..of.clone() }),
-            Resource::EngineCpu => None,
-            _ => Some(of.clone()),
-        };
-        Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() }
+        let mut free = self.clone();
+        free.all.retain(|of| of.resource != Resource::EngineCpu);
+        free.all.iter_mut().filter(|of| of.lost() > 0.0).for_each(|of| of.used = of.cpu);
+        free
     }
 
     /// The stations of a network in which no second counts twice: the machine, and apart from it whatever is fuller.

@@ -211,7 +211,7 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let of = |of: &Target| format!(" with {:.2} of the {:.0} CPUs it may use", of.cores, of.limit);
     let mut used = facts.target_cpu().map_or(String::new(), of);
     // Idle CPUs do not help an exchange that waits for one thread.
-    let thread = facts.stations.of_resource(Resource::TargetThread).map_or(0.0, InUse::fullness);
+    let thread = facts.stations.fullness(Resource::TargetThread);
     if thread >= HALFWAY {
         let name = facts.threads().map_or(String::new(), States::fullest_words);
         used += &format!(", its busiest thread{name} {thread:.2} of a CPU");

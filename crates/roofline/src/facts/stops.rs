@@ -36,7 +36,7 @@ impl Stops {
     pub fn of(facts: &Facts) -> Option<Self> {
         let sides = [&facts.target, &facts.engine];
         let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
-        let is_ours = is_stopped || facts.stations.is_full(Resource::EngineCpu);
+        let is_ours = is_stopped || facts.stations.fullness(Resource::EngineCpu) >= FULL;
         match facts.load {
             _ if is_ours => None,
             Load::Made => Self::among(facts.run.load),
