@@ -46,21 +46,23 @@ impl Inside {
         window: &RangeInclusive<Timestamp>,
     ) -> Self {
         let flushing = flushing(evidence, window);
-        let with =
-            |of: States| States { disk: of.disk.max(flushing), sync: of.sync.max(flushing), ..of };
-        let threads = States::of(evidence, window).map(with);
+        let mut threads = States::of(evidence, window);
+        if let Some(of) = &mut threads {
+            (of.disk, of.sync) = (of.disk.max(flushing), of.sync.max(flushing));
+        }
         let mut left = exchanges.max(0.0);
         let mut take = |most: f64| {
             let taken = most.clamp(0.0, left);
             left -= taken;
             taken
         };
-        let at_disk = threads.as_ref().map_or(0.0, |threads| threads.disk_running);
-        let running = take(target.map_or(0.0, |target| (target.running - at_disk).max(0.0)));
+        let (at_disk, disk) = threads
+            .as_ref()
+            .map_or((0.0, flushing), |threads| (threads.disk_running, threads.disk));
+        let running = take(target.map_or(0.0, |target| target.running - at_disk));
         let throttled = take(target.map_or(0.0, |target| target.throttled));
         let delay = target.and_then(|target| target.runnable).unwrap_or(0.0);
-        let runnable = take((delay - throttled).max(0.0));
-        let disk = take(threads.as_ref().map_or(flushing, |threads| threads.disk));
+        let (runnable, disk) = (take(delay - throttled), take(disk));
         let (channels, asked) =
             Asked::all(evidence, window).into_iter().partition(|of| of.is_accepted);
         Self { running, runnable, throttled, disk, asleep: left, asked, channels, threads }
@@ -74,16 +76,15 @@ impl Inside {
     }
 
     /// Counts the questions on connections that requests share, each of which shows one at most: what was sent there and has no
-    /// answer. So it is where they bring an answer for each of so many exchanges; a count that these do not account for is of
-    /// something else.
+    /// answer, where they bring one for each of so many exchanges; else it is of something else.
     pub fn by_segments(mut self, exchanges: f64) -> Self {
         let asleep = self.asleep;
         for of in self.asked.iter_mut().chain(&mut self.channels) {
-            let brings = of.came.is_some_and(|came| came >= HALFWAY * exchanges);
-            let around = (HALFWAY * asleep)..=(1.0 + HALFWAY) * asleep;
-            let are_shared =
-                |ahead: &f64| *ahead >= SHARED * of.connections && around.contains(ahead);
-            if let Some(ahead) = of.ahead.filter(|ahead| brings && are_shared(ahead)) {
+            let ahead = of.ahead.unwrap_or(0.0);
+            if of.came.is_some_and(|came| came >= HALFWAY * exchanges)
+                && ahead >= SHARED * of.connections
+                && (HALFWAY * asleep..=(1.0 + HALFWAY) * asleep).contains(&ahead)
+            {
                 of.asked = of.asked.max(ahead.min(asleep));
             }
         }

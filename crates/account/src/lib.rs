@@ -1,8 +1,7 @@
 //! The account of time: at which station the exchanges in flight are, how many, and so for how long.
 //!
 //! Every exchange in flight is at every instant at one station, so `N = Σ N_i`; by Little's law each station
-//! has `R_i = N_i / X` of an exchange's time. The engine's stamps give `N` and `X` exactly, the census only
-//! splits them. [`Experiment`] is the other half: what throughput did with other connections.
+//! has `R_i = N_i / X` of an exchange's time. [`Experiment`]: what throughput did with other connections.
 //!
 //! Pure: a function of the evidence.
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961; R. W. Wolff, "Poisson arrivals

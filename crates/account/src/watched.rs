@@ -23,8 +23,7 @@ pub struct Watched {
     pub unread: f64,
     /// Read, and not answered; handshakes of TLS among them.
     pub application: f64,
-    /// Answers unsent, by what holds them, in the order of [`Held::ALL`]. In the send buffer: all that it holds is sent and not
-    /// acknowledged, and the answer is not at its end.
+    /// Answers unsent, by [`Held::ALL`]. In the send buffer: all of it is sent, not acknowledged, and not the answer's end.
     held: [f64; Held::ALL.len()],
     /// Answers sent and not acknowledged.
     pub air: f64,
@@ -87,8 +86,7 @@ pub struct Exchanges {
     pub lasting: Option<[f64; 3]>,
     /// How evenly answers follow each other.
     pub rhythm: Option<Rhythm>,
-    /// Answers a second until a client is let in, and their share of the time of all answers, 0 to 1; zero in older evidence, and of
-    /// protocols of which that is not known.
+    /// Answers a second until a client is let in, and their share of all answers' time, 0 to 1; unknown: zero.
     pub logins: [f64; 2],
     /// How many whole connections are served at a time.
     pub sessions: Option<Served>,
@@ -135,8 +133,7 @@ fn are_apart(beat: &Beat) -> bool {
 }
 
 impl Exchanges {
-    /// Answers a second that began with a refusal, by kind; errors of which the asker may be the cause are none unless they are most
-    /// of all answers.
+    /// By kind; errors of which the asker may be the cause are none unless they are most of all answers.
     pub fn refusals(&self) -> [f64; Refusal::ALL.len()] {
         let mut kinds = self.told_no;
         let errors = &mut kinds[Refusal::Error.index()];
@@ -224,14 +221,6 @@ impl Exchanges {
         (1.0 - apart).powf(self.under_way - 1.0) >= TURNED_AWAY
     }
 
-    /// Whether requests wait at all times for what others have, though their clients rest as well: for longer or shorter,
-    /// or for a server that keeps time.
-    fn always_wait(&self) -> bool {
-        let differ = self.p99_s > (1.0 + SPLIT) * self.p50_s && self.under_way >= FEW;
-        let keeps_time = self.rhythm.is_some_and(|rhythm| self.keeps_time(&rhythm));
-        (differ || keeps_time) && self.idle_s < HALFWAY * self.service_s
-    }
-
     /// Whether answers are even, by no chance, and requests less so: the rhythm is not the clients'.
     fn keeps_time(&self, rhythm: &Rhythm) -> bool {
         let is_even = rhythm.spread_s < HOLDS * rhythm.mean_s && !self.is_by_chance(rhythm);
@@ -268,8 +257,10 @@ impl Exchanges {
     fn is_of_all(&self, rhythm: &Rhythm) -> bool {
         let mean_s = 1.0 / self.per_s.max(1e-9);
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
-        let waits = (self.idle_s <= mean_s && unasked >= HALFWAY) || self.always_wait();
-        waits && rhythm.mean_s >= HALFWAY * mean_s
+        // Requests may always wait though clients rest too: for what others have, or a server that keeps time.
+        let differ = self.p99_s > (1.0 + SPLIT) * self.p50_s && self.under_way >= FEW;
+        let waits = (differ || self.keeps_time(rhythm)) && self.idle_s < HALFWAY * self.service_s;
+        (waits || self.idle_s <= mean_s && unasked >= HALFWAY) && rhythm.mean_s >= HALFWAY * mean_s
     }
 
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.
@@ -326,22 +317,21 @@ impl Watched {
         // With all CPUs busy, requests pile up while the sampler runs; the headers have their true number.
         let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
-        let (nagle, congestion) = (mean(bursts::HELD_NAGLE), mean(bursts::HELD_CONGESTION));
-        let (window, other) = (mean(bursts::HELD_WINDOW), mean(bursts::HELD_OTHER));
-        // Between two pieces of an answer the sockets show nothing under way.
+        let held = [bursts::HELD_NAGLE, bursts::HELD_CONGESTION, bursts::HELD_WINDOW];
+        let ([nagle, congestion, window], other) = (held.map(mean), mean(bursts::HELD_OTHER));
         let (air, undecided) = (mean(bursts::AIR), mean(bursts::UNDECIDED));
-        let unsent = nagle + congestion + window + other;
-        let answering = asked.map_or(0.0, |headers| headers.answering - unsent - air).max(0.0);
+        let seen = nagle + congestion + window + other;
+        // Between two pieces of an answer the sockets show nothing under way.
+        let answering = asked.map_or(0.0, |headers| headers.answering - seen - air).max(0.0);
         // After an answer's last part its buffer may stay full until that is acknowledged: nobody waits then.
         let full = mean(bursts::HELD_BUFFER);
         let buffer = full.min(answering);
-        let (idle, answering) = (mean(bursts::IDLE) + full - buffer, answering - buffer);
-        let answering = answering.clamp(0.0, idle + undecided);
+        let idle = mean(bursts::IDLE) + full - buffer;
+        let answering = (answering - buffer).clamp(0.0, idle + undecided);
         // Where messages do not alternate, the last one may need no answer.
-        let state = |metric| of.latest(metric).unwrap_or(0.0);
         let is_told = exchanges.is_none_or(|headers| headers.alternate);
-        let unanswered =
-            if is_told { state(bursts::UNANSWERED) + state(bursts::SILENT) } else { 0.0 };
+        let state = |metric| if is_told { of.latest(metric).unwrap_or(0.0) } else { 0.0 };
+        let unanswered = state(bursts::UNANSWERED) + state(bursts::SILENT);
         let alike = state(bursts::UNANSWERED_ALIKE) + state(bursts::SILENT_ALIKE);
         let unanswered_unread = state(bursts::UNANSWERED_UNREAD).min(unanswered);
         // None of the time where too few instants showed all connections.
@@ -445,16 +435,17 @@ impl Watched {
 
 fn exchanges(of: &Of) -> Option<Exchanges> {
     let count = of.grown(capture::EXCHANGES).ok()?;
-    let time = |metric| of.grown(metric).ok();
+    let time = |metric: Metric<Duration>| of.grown(metric).unwrap_or(0.0);
     let state = |metric: Metric<Duration>| of.latest(metric).unwrap_or(0.0);
+    let latest = |metric: Metric<u64>| of.latest(metric).ok();
     let counted = |metric| of.grown(metric).unwrap_or(0.0);
     // The capture pauses to keep within its budget: rates and means are over the time in which it took packets.
-    let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
+    let seconds = of.grown(capture::WATCHED).ok().filter(|seconds| *seconds > 0.0)?;
     let per_s = |metric| counted(metric) / seconds;
     let unasked = (counted(capture::UNASKED) - counted(capture::RESUMED)).max(0.0);
     let turns = counted(capture::DUPLEX) + unasked;
     // Packets and no answers: one end sends unasked.
-    let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
+    let connections = latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
     // With as many answers on each connection the server closes it after them, and resets a request that crosses the
@@ -463,16 +454,19 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);
     let cut_off = |metric| if is_whole { 0.0 } else { per_s(metric) };
     let alternate = turns <= TURNED_AWAY * count && !is_one_way;
-    let under_way = |metric| if alternate { time(metric).unwrap_or(0.0) / seconds } else { 0.0 };
+    let under_way = |metric| if alternate { time(metric) / seconds } else { 0.0 };
+    let [many, low, high] = [capture::LASTING, capture::LASTING_LOW, capture::LASTING_HIGH];
+    let lasting = || Some([latest(many)?, latest(low)?, latest(high)?]);
+    let transactions = Served::transactions(of).filter(|_| alternate);
+    let service = of.grown(capture::SERVICE_TIME).ok()?;
     Some(Exchanges {
         per_s: count / seconds,
-        under_way: time(capture::ASKED_AREA)? / seconds,
+        under_way: of.grown(capture::ASKED_AREA).ok()? / seconds,
         asking: under_way(capture::REQUEST_TIME),
         asking_for_ack: under_way(capture::REQUEST_HELD),
-        after_ack_s: time(capture::REQUEST_REACTION).unwrap_or(0.0)
-            / counted(capture::REQUEST_ACKS).max(1.0),
+        after_ack_s: time(capture::REQUEST_REACTION) / counted(capture::REQUEST_ACKS).max(1.0),
         asking_again: under_way(capture::AGAIN_TIME),
-        service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
+        service_s: service / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),
         refused_per_s: per_s(capture::REFUSED) + cut_off(capture::RESET),
@@ -482,25 +476,15 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         tls: counted(capture::TLS) / count.max(1.0),
         shaking: under_way(capture::HANDSHAKE_TIME),
         alternate,
-        answering: time(capture::ANSWER_TIME).unwrap_or(0.0) / seconds,
-        lasting: lasting(of),
+        answering: time(capture::ANSWER_TIME) / seconds,
+        lasting: lasting(),
         // Unknown: then no client is known to ask again at once.
-        idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
+        idle_s: of.grown(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: Rhythm::of(of).filter(|_| alternate),
-        logins: [
-            per_s(capture::LOGINS),
-            time(capture::LOGIN_TIME).unwrap_or(0.0) / time(capture::SERVICE_TIME)?.max(1e-9),
-        ],
+        logins: [per_s(capture::LOGINS), time(capture::LOGIN_TIME) / service.max(1e-9)],
         sessions: Served::sessions(of).filter(|_| alternate),
         per_session,
-        transactions: Served::transactions(of)
-            .filter(|_| alternate)
-            .map(|served| (served, per_s(capture::TRANSACTIONS))),
+        transactions: transactions.map(|served| (served, per_s(capture::TRANSACTIONS))),
         to_waiters: of.grown(capture::WAITERS_EXCHANGES).ok().map(|to| to / count.max(1.0)),
     })
-}
-
-fn lasting(of: &Of) -> Option<[f64; 3]> {
-    let [count, low, high] = [capture::LASTING, capture::LASTING_LOW, capture::LASTING_HIGH];
-    Some([of.latest(count).ok()?, of.latest(low).ok()?, of.latest(high).ok()?])
 }

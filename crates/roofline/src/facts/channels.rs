@@ -22,16 +22,15 @@ impl<'a> Facts<'a> {
         let node = run.node()?;
         let channel = |end| {
             let of = run.window_or_whole(end, |of| of.delta(dist::OUT).is_ok());
-            let [sent, received] =
-                [dist::SEND_OCT, dist::RECV_OCT].map(|bytes| of.rate(bytes).unwrap_or(0.0));
+            let rate = |bytes| of.rate(bytes).unwrap_or(0.0);
+            let (sent, received) = (rate(dist::SEND_OCT), rate(dist::RECV_OCT));
             let host = |fact| Some(run.fact(end, fact)?.rsplit_once(':')?.0);
             let is_here = host("peer").is_some_and(|peer| Some(peer) == host("local"));
             Some(Channel { peer: run.fact(end, "peer_node")?, sent, received, is_here, of })
         };
         let ends = run.ends(Side::Server).filter(|end| is_channel(run, *end));
-        let mut channels: Vec<Channel<'_>> = ends.filter_map(channel).collect();
-        let carried = |channel: &Channel<'_>| channel.sent + channel.received;
-        channels.sort_by(|a, b| carried(b).total_cmp(&carried(a)));
+        let mut channels = Vec::from_iter(ends.filter_map(channel));
+        channels.sort_by(|a, b| (b.sent + b.received).total_cmp(&(a.sent + a.received)));
         silent_if(channels.is_empty(), "the node is connected to no other node")?;
         Ok((node, channels))
     }

@@ -76,10 +76,7 @@ impl Connection<'_> {
     /// Whether reads fill the buffer while another bufferful waits, or, with the kernel's queue unknown, a segment.
     pub fn fills_buffer(&self) -> bool {
         let full = self.read_size() / self.buffer.max(1.0);
-        match self.unread() {
-            Ok(unread) => full >= FULL && unread >= self.buffer,
-            Err(_) => full > SEGMENT,
-        }
+        self.unread().map_or(full > SEGMENT, |unread| full >= FULL && unread >= self.buffer)
     }
 }
 
@@ -120,7 +117,7 @@ impl<'a> Hottest<'a> {
         // linerate's own channel to the node serves no client.
         let ends = run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
         let bytes = |of: Of| Some(of.grown(port::RECV_OCT).ok()? + of.grown(port::SEND_OCT).ok()?);
-        let all: Vec<_> = ends.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
+        let all = Vec::from_iter(ends.filter_map(|of| Some((of, bytes(run.of(of))?))));
         let sum: f64 = all.iter().map(|(_, bytes)| bytes).sum();
         let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| sum > 0.0);
         let (of, bytes) = most.ok_or_else(|| missing(port::RECV_OCT.name, "flow/*/server"))?;

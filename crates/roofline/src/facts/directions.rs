@@ -24,17 +24,15 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
     let mut all = Vec::new();
     for (index, path) in plan.paths().into_iter().enumerate() {
         let number = u16::try_from(index).unwrap_or(u16::MAX);
-        let name = |direction| match (plan.links.get(index).map(|link| &link.between), direction) {
-            (None, Direction::Outbound) => "the outbound path".into(),
-            (None, Direction::Return) => "the return path".into(),
-            (Some([one, other]), Direction::Outbound) => format!("{one} to {other}"),
-            (Some([one, other]), Direction::Return) => format!("{other} to {one}"),
+        let names = match plan.links.get(index).map(|link| &link.between) {
+            None => ["the outbound path".into(), "the return path".into()],
+            Some([one, other]) => [format!("{one} to {other}"), format!("{other} to {one}")],
         };
-        let changes = [path.out.clone(), path.back.clone()];
+        let changes = [path.out.clone(), path.back.clone()].into_iter().zip(names);
         let directions = path.directions().into_iter().zip(Direction::BOTH).zip(changes);
-        all.extend(directions.map(|((asked, direction), change)| LaidDirection {
+        all.extend(directions.map(|((asked, direction), (change, name))| LaidDirection {
             asked,
-            name: name(direction),
+            name,
             rtt: path.round_trip().as_secs_f64(),
             crossing: plan.crossing(index),
             change,
@@ -95,11 +93,9 @@ impl LaidDirection<'_> {
 
     /// Packets dropped as too large, a second.
     pub fn too_large(&self) -> Result<f64, Missing> {
-        match self.of.rate(link::DROPPED_SIZE) {
-            // Where no reason is given, a size that was not asked for drops nothing.
-            Err(_) if self.asked.largest.is_none() => Ok(0.0),
-            told => told,
-        }
+        // Where no reason is given, a size that was not asked for drops nothing.
+        let none = |missing| if self.asked.largest.is_none() { Ok(0.0) } else { Err(missing) };
+        self.of.rate(link::DROPPED_SIZE).or_else(none)
     }
 
     /// Packets lost at random, a second.

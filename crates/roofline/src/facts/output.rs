@@ -7,22 +7,22 @@
 use crate::prelude::*;
 
 pub(crate) struct UnreadOutput {
-    /// The share of the time in which it took no more, 0 to 1.
-    share: f64,
-    /// Requests that wait meanwhile, and where.
-    waiting: f64,
+    /// The time that an exchange waits for it. Unit: seconds.
+    pub each: f64,
+    /// Where it waits.
     pub station: Station,
     /// Whether it is the log of a BEAM node: what that writes to its standard output.
     pub is_log_of_beam: bool,
-    what: &'static str,
-    reader: Option<String>,
+    pub seen: String,
+    /// `python3, pid 33`.
+    pub reader: String,
 }
 
 impl Facts<'_> {
     /// See the module; none where it takes what comes, where who writes does not wait for it, or where requests wait for peers.
     pub(crate) fn unread_output(&self) -> Option<UnreadOutput> {
         let of = |metric| self.run.of(Subject::Target).mean(metric).unwrap_or(0.0);
-        let reader = |fact| self.run.evidence.fact(Subject::Target, fact).map(str::to_owned);
+        let reader = |fact| self.run.fact(Subject::Target, fact);
         let [output_reader, pipe_reader] = process::READERS.map(reader);
         let (output, is_beam) = (of(process::OUTPUT_FULL), self.has_schedulers());
         // Whether a node's processes wait for a program is known inside of it. A pipe to itself wakes an event loop.
@@ -38,36 +38,26 @@ impl Facts<'_> {
         };
         let waiting = if is_beam { all } else { self.waits_for_writers(all) };
         let is_so = share >= HALFWAY && waiting >= HALFWAY * all && all > 0.0;
-        let found = UnreadOutput { share, waiting, station, is_log_of_beam: is_beam, what, reader };
-        (is_so && self.inside.questions() < HALFWAY * all).then_some(found)
+        let is_slow =
+            reader.map_or(String::new(), |of| format!(": {of}, does not read it as fast"));
+        (is_so && self.inside.questions() < HALFWAY * all).then(|| UnreadOutput {
+            each: self.per_exchange(share * waiting),
+            station,
+            is_log_of_beam: is_beam,
+            seen: format!(
+                "its {what} took no more in {} of the samples{is_slow}",
+                in_percent(share)
+            ),
+            reader: reader.unwrap_or("who reads it").into(),
+        })
     }
 
     /// Of so many requests, those that wait for a thread which is in a write: one each, or all that the only thread serves, or that
     /// wait for a lock beside it.
     fn waits_for_writers(&self, all: f64) -> f64 {
-        let Some(threads) = self.threads().filter(|threads| threads.write >= HALFWAY) else {
-            return 0.0;
-        };
-        let locked = threads.lock + threads.lock_timed >= HALFWAY * (all - threads.write);
-        if locked || threads.all() < TWO { all } else { all.min(threads.write) }
-    }
-}
-
-impl UnreadOutput {
-    /// The time that an exchange waits for it. Unit: seconds.
-    pub fn each(&self, facts: &Facts) -> f64 {
-        facts.per_exchange(self.share * self.waiting)
-    }
-
-    /// `python3, pid 33`.
-    pub fn reader(&self) -> &str {
-        self.reader.as_deref().unwrap_or("who reads it")
-    }
-
-    pub fn seen(&self) -> String {
-        let share = in_percent(self.share);
-        let reader = self.reader.as_deref();
-        let reader = reader.map_or(String::new(), |of| format!(": {of}, does not read it as fast"));
-        format!("its {} took no more in {share} of the samples{reader}", self.what)
+        self.threads().filter(|of| of.write >= HALFWAY).map_or(0.0, |of| {
+            let locked = of.lock + of.lock_timed >= HALFWAY * (all - of.write);
+            if locked || of.all() < TWO { all } else { all.min(of.write) }
+        })
     }
 }

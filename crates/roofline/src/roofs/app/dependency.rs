@@ -118,12 +118,12 @@ fn hangs(facts: &Facts) -> Option<Claim> {
 
 /// Requests wait until what the service writes to its output is read.
 fn writes(facts: &Facts, output: &UnreadOutput) -> Claim {
-    let each = output.each(facts);
-    let waits = format!("{} of waiting until {} takes more", facts.took(each), output.reader());
+    let each = output.each;
+    let waits = format!("{} of waiting until {} takes more", facts.took(each), output.reader);
     let claim = Claim::delay(At::Station(output.station), each);
     Claim { role: Role::Elsewhere, least: Some(Least::Asleep), ..claim }
         .sum(waits)
-        .seen(output.seen())
+        .seen(&output.seen)
         .lifted_by([Remedy::human(
             "reads as fast as it is written, or drops what it can't take",
             "write less (the log level), to a file, or to something that drops what it can't take; find out what its \

@@ -45,10 +45,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Of a node that is not seen inside: what it writes to its standard output is its log.
 fn from_outside(facts: &Facts, output: &UnreadOutput) -> Claim {
-    let each = output.each(facts);
+    let each = output.each;
     Claim::delay(At::Service, each)
         .sum(format!("{} of waiting until its log is taken", facts.took(each)))
-        .seen(output.seen())
+        .seen(&output.seen)
         .at_least(Least::Asleep)
         .lifted_by([drop_what_is_too_much()])
 }
