@@ -83,14 +83,16 @@ impl Account {
             }
         }
         places.sort_by_key(|(station, held, _)| (*station, *held));
-        let place = |(station, held, exchanges): (_, _, Estimate)| {
-            let seconds = exchanges.times(1.0 / per_s);
-            Place { station, held, exchanges, seconds }
-        };
+        let places = places.into_iter().map(|(station, held, exchanges)| Place {
+            station,
+            held,
+            exchanges,
+            seconds: exchanges.times(1.0 / per_s),
+        });
         let stamped = in_flight + opening;
         Some(Self {
             under_way: under_way + opening,
-            places: places.into_iter().map(place).collect(),
+            places: places.collect(),
             instants: census.instants.iter().map(|(all, _)| all).sum(),
             disagreement: (counted - stamped).abs() / stamped.max(1e-9),
             ..stamps

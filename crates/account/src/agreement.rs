@@ -30,10 +30,10 @@ pub fn agreements(
 ) -> Vec<Agreement> {
     let per_exchange = |busy: f64| busy / account.per_s.max(1e-12);
     let connections = f64::from(header.plan.connections());
+    let rate = |of, metric| evidence.of(of).within(window.clone()).rate(metric).ok();
     let by_clock = |side: Side| {
-        let ends = evidence.flows(side).into_iter().map(|id| evidence.of(Subject::Flow(id, side)));
-        let of = |end: Of<'_>| end.within(window.clone()).rate(tcp_info::RWND_LIMITED).ok();
-        let rates = Vec::from_iter(ends.filter_map(of));
+        let ends = evidence.flows(side).into_iter().map(|id| Subject::Flow(id, side));
+        let rates = Vec::from_iter(ends.filter_map(|end| rate(end, tcp_info::RWND_LIMITED)));
         rates.iter().sum::<f64>() / rates.len().max(1) as f64 * connections
     };
     let rwnd = || {
@@ -47,10 +47,10 @@ pub fn agreements(
         let (of, clock) = ran.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         Some((tcp_info::RWND_LIMITED.name, of, clock))
     };
-    let rate = |metric| evidence.of(Subject::Target).within(window.clone()).rate(metric).ok();
     let cpu = || {
-        let by_ticks = rate(process::UTIME)? + rate(process::STIME)?;
-        Some((process::UTIME.name, rate(process::RUN)?, by_ticks))
+        let [run, user, system] = [process::RUN, process::UTIME, process::STIME]
+            .map(|metric| rate(Subject::Target, metric));
+        Some((process::UTIME.name, run?, user? + system?))
     };
     // Chosen with FEW: smaller shares have too few samples to be compared.
     let pairs = [(rwnd(), account.under_way / FEW), (cpu(), 1.0 / FEW)];

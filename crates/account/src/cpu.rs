@@ -94,11 +94,10 @@ impl Running {
 
 /// 10th and 90th percentile of CPUs' worth of time between successive samples.
 fn tenths(samples: &[(Timestamp, Duration)]) -> Option<[f64; 2]> {
-    let between = samples.windows(2).map(|pair| {
+    let mut rates = Vec::from_iter(samples.windows(2).map(|pair| {
         let used = pair[1].1.saturating_sub(pair[0].1).as_secs_f64();
         used / pair[1].0.since(pair[0].0).as_secs_f64().max(1e-9)
-    });
-    let mut rates: Vec<f64> = between.collect();
+    }));
     rates.sort_by(f64::total_cmp);
     let tenth = rates.len() / 10;
     (rates.len() as f64 >= FEW).then(|| [rates[tenth], rates[rates.len() - 1 - tenth]])

@@ -102,18 +102,19 @@ impl Experiment {
         });
         let drift = drift.map(|of| Inconclusive::Drift { before: full.per_s, after: of.per_s });
         let census = alone.and_then(|step| Batches::of(evidence, &(step.from..=step.to)));
-        let is_outside =
-            |of: &_| [Station::PathOut, Station::PathBack, Station::Engine].contains(of);
-        let shares = census.iter().flat_map(shares);
-        let outside = shares.filter(|of| is_outside(&of.0)).fold(0.0, |sum, of| sum + of.2.mid);
+        let early =
+            spaced.filter(|of| of.answered as f64 >= FEW).and_then(|of| of.service_at(SPLIT));
+        let least = alone.and_then(|of| of.service_at(NO_GAIN)).map(|least| least.mul_f64(HALFWAY));
+        let outside = [Station::PathOut, Station::PathBack, Station::Engine];
+        let shares = census.iter().flat_map(shares).filter(|of| outside.contains(&of.0));
         Some(Self {
             alone: alone_rate,
             alone_s: alone.and_then(time),
             alone_is_turned_away: alone
                 .is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
             spaced_s: spaced.and_then(time),
-            some_spaced_are_early: spaced.zip(alone).is_some_and(some_are_early),
-            alone_outside: outside.min(1.0),
+            some_spaced_are_early: early.zip(least).is_some_and(|(early, least)| early < least),
+            alone_outside: shares.fold(0.0, |sum, of| sum + of.2.mid).min(1.0),
             full,
             half,
             again,
@@ -143,12 +144,6 @@ impl Experiment {
         let served = whole(self.full, self.again).per_s * (1.0 - self.alone_outside);
         Some(self.alone_s?.map(|time| served * time))
     }
-}
-
-fn some_are_early((spaced, alone): (&Step, &Step)) -> bool {
-    let ends = spaced.service_at(SPLIT).zip(alone.service_at(NO_GAIN));
-    let enough = spaced.answered as f64 >= FEW;
-    ends.is_some_and(|(early, least)| enough && early < least.mul_f64(HALFWAY))
 }
 
 /// A throughput with its interval, whose ends are finite and above 0.

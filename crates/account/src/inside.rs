@@ -91,8 +91,7 @@ impl Inside {
         self.most_asked_first()
     }
 
-    /// What is asleep waits for the one peer to which as many kept sockets are of unknown state, where nothing else can end its
-    /// wait.
+    /// What is asleep waits for the one peer to which as many kept sockets are of unknown state, if nothing else ends its wait.
     pub fn by_elimination(self, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
         let is_waiting = rest > OF_A_LOG && self.waits_for_events(exchange_s, exchanges);
@@ -101,8 +100,7 @@ impl Inside {
     }
 
     /// The same of the one peer to which a socket of UDP is kept, by which any number may ask: where so many datagrams came on the
-    /// stack that each exchange has an answer, or two; on this host its peer has as many questions. A sink answers nothing: those that
-    /// are known by their ports are left out.
+    /// stack that each exchange has an answer, or two; on this host its peer has as many questions. Known sinks answer nothing.
     pub fn by_datagrams(self, came: f64, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
         let each = came / exchanges.max(1.0);
@@ -137,17 +135,22 @@ impl Inside {
     /// Whether its threads can only wait for what comes from others: for events, or to read, and for no timer that is due while
     /// two exchanges take, nor within [`LATER`]. Who waits for another thread without a timeout waits for what that waits for.
     pub fn waits_for_events(&self, exchange_s: f64, exchanges: f64) -> bool {
-        let waits = |of: &States| of.idle() + of.read >= HALFWAY;
-        let timed = |of: &States| of.timed(exchanges).iter().sum::<f64>();
-        let others = |of: &States| timed(of) + of.poll_within(2.0 * exchange_s) + of.disk;
-        let is_so = |of: &States| waits(of) && others(of) < HALFWAY;
-        exchange_s < LATER.as_secs_f64() && self.threads.as_ref().is_some_and(is_so)
+        self.threads.as_ref().filter(|_| exchange_s < LATER.as_secs_f64()).is_some_and(|of| {
+            let timed = of.timed(exchanges).iter().sum::<f64>();
+            let others = timed + of.poll_within(2.0 * exchange_s) + of.disk;
+            of.idle() + of.read >= HALFWAY && others < HALFWAY
+        })
     }
 
     /// `; its threads: 28.0 in a lock, 4.0 in a timer`; empty where they were not sampled.
     pub fn threads_words(&self) -> String {
         let words = self.threads.as_ref().map(States::words).filter(|words| !words.is_empty());
         words.map_or(String::new(), |words| format!("; its threads: {words}"))
+    }
+
+    /// Those who are or may be asked, whoever opened the connection.
+    pub fn peers(&self) -> impl Iterator<Item = &Asked> {
+        self.asked.iter().chain(&self.channels)
     }
 
     /// Questions that the target has out, to any peer.

@@ -60,7 +60,6 @@ pub struct Facts<'a> {
     pub model: Option<Model>,
     /// What limits the rate.
     pub place: Place,
-    /// The connections of a BEAM node, or why there are none.
     connections: Result<Vec<Connection<'a>>, Silent>,
 }
 
@@ -118,12 +117,10 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
-    /// Whether it is a BEAM node that is not sampled inside.
     pub(crate) fn is_node_outside(&self) -> bool {
         self.run.node().is_err() && self.has_schedulers()
     }
 
-    /// Words that are said of a BEAM node only; else none.
     pub(crate) fn if_beam(&self, words: &'static str) -> &'static str {
         if self.is_beam() { words } else { "" }
     }
@@ -133,9 +130,10 @@ impl<'a> Facts<'a> {
     /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c; `start_poll_thread`, sys/common/erl_check_io.c.
     pub(crate) fn has_schedulers(&self) -> bool {
         let name = self.run.evidence.fact(Subject::Target, "fullest_thread").unwrap_or("");
-        let of_beam =
-            |of: &str| ["scheduler", "dirty_", "poller"].iter().any(|its| of.starts_with(its));
-        let is_so = |(number, of): (&str, &str)| number.parse::<u32>().is_ok() && of_beam(of);
+        let own = ["scheduler", "dirty_", "poller"];
+        let is_so = |(number, of): (&str, &str)| {
+            number.parse::<u32>().is_ok() && own.iter().any(|its| of.starts_with(its))
+        };
         self.is_beam()
             || self.run.header.target.name.starts_with("beam.")
             || name.starts_with("erts_")
@@ -154,10 +152,10 @@ impl<'a> Facts<'a> {
 
     /// Exchanges under way on average.
     pub fn under_way(&self) -> f64 {
-        match (&self.account, self.load) {
-            (Some(account), _) => account.under_way,
-            (None, Load::Watched) => self.ports(Watched::under_way),
-            (None, Load::Made) => self.run.load.in_flight,
+        match &self.account {
+            Some(account) => account.under_way,
+            None if self.load == Load::Watched => self.ports(Watched::under_way),
+            None => self.run.load.in_flight,
         }
     }
 
@@ -165,25 +163,22 @@ impl<'a> Facts<'a> {
         self.inside.threads.as_ref()
     }
 
-    /// Whether several threads of a watched service work in turn, none of them alone, while requests and others wait for
-    /// the lock: never two at once, also while waiting for a disk; or always with exactly one CPU together, an interpreter's
-    /// lock, which the ready ones ask for.
+    /// Whether threads of a watched service work in turn, none alone, while requests and others wait for the lock: never
+    /// two at once, also at a disk; or always with exactly one CPU together: an interpreter's lock.
     pub(crate) fn threads_in_turn(&self) -> bool {
-        let Some(threads) = self.threads().filter(|_| self.load == Load::Watched) else {
-            return false;
-        };
-        let (inside, one_cpu) = (&self.inside, 1.0 - NO_GAIN..=1.0 + NO_GAIN);
+        let Some(threads) = self.threads() else { return false };
+        let (ready, one_cpu) = (self.inside.runnable, 1.0 - NO_GAIN..=1.0 + NO_GAIN);
         let steady = self.target.as_ref().and_then(|target| target.steady);
-        let holds = inside.running + inside.runnable + threads.disk;
+        let work = self.inside.running + threads.disk;
         // Mostly ready and hardly running means woken often, with little to do each time. One holder is one thread at work.
-        let is_one = inside.running + threads.disk <= 1.0 + SPLIT
-            && inside.running + threads.disk >= inside.runnable
-            && (HOLDS_ONE..TWO).contains(&holds)
+        let is_one = (ready..=1.0 + SPLIT).contains(&work)
+            && (HOLDS_ONE..TWO).contains(&(self.inside.running + ready + threads.disk))
             && threads.together < 1.0 - FULL;
         (is_one || steady.is_some_and(|of| of.iter().all(|cpus| one_cpu.contains(cpus))))
             && threads.fullest < FULL * (threads.running + threads.disk).min(1.0)
             && threads.lock + threads.lock_timed >= 1.0
             && self.place.of >= 2.0
+            && self.load == Load::Watched
     }
 
     /// Whether the one thread that serves mostly waits for something else than what is to be read: the only one, or one
@@ -249,20 +244,16 @@ impl<'a> Facts<'a> {
 
     /// How many ask at a time at most: one a connection; any number of nodes' processes, which share a channel.
     pub(crate) fn callers(&self) -> u64 {
-        let is_asked_by_nodes = self.load == Load::Watched
-            && self.watched.is_empty()
-            && self.channels().is_ok()
-            && self.requests() <= 0.0;
+        let is_quiet = self.load == Load::Watched && self.watched.is_empty();
+        let is_asked_by_nodes = is_quiet && self.channels().is_ok() && self.requests() <= 0.0;
         if is_asked_by_nodes { u64::MAX } else { u64::from(self.run.connections()) }
     }
 
     /// How many servers a resource has; absent: unknown.
     pub(crate) fn servers(&self, resource: Resource) -> Option<f64> {
-        match (self.stations.of_resource(resource), resource) {
-            (Some(of), _) => Some(of.servers),
-            (None, Resource::TargetThread | Resource::Process | Resource::Line) => Some(1.0),
-            _ => None,
-        }
+        let ones = [Resource::TargetThread, Resource::Process, Resource::Line];
+        let one = ones.contains(&resource).then_some(1.0);
+        self.stations.of_resource(resource).map(|of| of.servers).or(one)
     }
 
     /// Of the ports of a watched service that have them, what the headers show.
@@ -270,7 +261,6 @@ impl<'a> Facts<'a> {
         self.watched.iter().filter_map(|port| port.exchanges.as_ref())
     }
 
-    /// The sum of a figure over these.
     pub(crate) fn by_headers(&self, figure: impl Fn(&Exchanges) -> f64) -> f64 {
         self.headers().map(figure).sum()
     }
@@ -287,11 +277,10 @@ impl<'a> Facts<'a> {
         let (port, mut headers) = self.captured().ok()?;
         // What one thread computes, it computes one after the other: no order of what they wait for.
         let running = self.inside.running;
-        let is_work =
-            |of: &capture::Served| of.at_once < 2.0 && of.p50_s * headers.per_s <= running;
-        if running < HOLDS_ONE
-            && let Some(rhythm) = &mut headers.rhythm
-        {
+        let is_work = |of: &capture::Served| {
+            running < HOLDS_ONE && of.at_once < 2.0 && of.p50_s * headers.per_s <= running
+        };
+        if let Some(rhythm) = &mut headers.rhythm {
             rhythm.served = rhythm.served.filter(|of| !is_work(of));
         }
         // Its only thread takes one after the other, and sends all answers when none is left.
@@ -305,7 +294,6 @@ impl<'a> Facts<'a> {
         Some(if pace == Pace::Clock && passes_on { Pace::AtOnce(1.0) } else { pace })
     }
 
-    /// Whether no CPU of the machine is idle; false where that was not measured.
     pub(crate) fn no_cpu_is_idle(&self) -> bool {
         let is_full = |host: &Host| host.busy >= FULL * host.cpus;
         self.run.header.target.local && self.host.as_ref().is_ok_and(is_full)
@@ -366,19 +354,16 @@ impl<'a> Facts<'a> {
         self.target_cpu.as_ref().map_err(Clone::clone)
     }
 
-    /// Silent where nothing was read from a watched service.
     pub(crate) fn has_traffic(&self) -> Result<(), Silent> {
         let run = &self.run;
         let is_quiet = run.is_watched() && run.load.exchanges == 0 && run.attained().0 <= 0.0;
         silent_if(is_quiet, "no sampled connection was read")
     }
 
-    /// Silent where the load is not ours.
     pub(crate) fn is_made(&self) -> Result<(), Silent> {
         silent_if(self.load == Load::Watched, "linerate makes no load in this run")
     }
 
-    /// Silent where the target's own host is not the sampled one.
     pub(crate) fn is_local(&self) -> Result<(), Silent> {
         silent_if(!self.run.header.target.local, "the target is on another host")?;
         self.has_traffic()

@@ -7,7 +7,6 @@ use crate::prelude::*;
 /// Established connections that are not accepted, at the port where most wait.
 pub(crate) struct AcceptQueue {
     pub port: u16,
-    /// How many wait on average.
     pub waiting: f64,
     /// The fewest in any sample; 0 where there are too few samples to say.
     pub least: u64,
@@ -25,7 +24,6 @@ pub(crate) enum Stock {
 }
 
 pub(crate) struct Taken {
-    /// Median of the samples.
     pub taken: u64,
     pub limit: u64,
     /// The share of samples in which (nearly) all were taken, 0 to 1.
@@ -66,7 +64,6 @@ impl Stock {
 }
 
 impl Facts<'_> {
-    /// The longest accept queue of the target's listeners.
     pub(crate) fn accept_queue(&self) -> Result<AcceptQueue, Silent> {
         silent_if(!self.run.header.target.local, "the target's listener is on another host")?;
         let queue = |(port, of): (u16, Of)| {
@@ -76,8 +73,8 @@ impl Facts<'_> {
             let least = if lengths.len() >= SAMPLES { *lengths.iter().min()? } else { 0 };
             // Random instants and many, before a few with a period.
             let told = self.watched.iter().find(|watched| watched.port == port);
-            let told = told.map(|watched| watched.accept_queue);
-            let waiting = told.or_else(|| of.mean(listener::RQUEUE_TOTAL).ok())?;
+            let by_samples = || of.mean(listener::RQUEUE_TOTAL).ok();
+            let waiting = told.map(|watched| watched.accept_queue).or_else(by_samples)?;
             Some(AcceptQueue { port, waiting, least, drained })
         };
         let queues = self.run.listeners().filter_map(queue);
@@ -99,7 +96,7 @@ impl Facts<'_> {
         Ok(self.begun().map_or(made, |begun| begun.min(made)))
     }
 
-    /// Accepted connections, where their number stood still though more came: the next one is accepted when one ends. For a moment
+    /// Accepted connections, where their number stood still though more came: each waits until one ends. For a moment
     /// then it is one fewer: two are seen as 1.7.
     pub(crate) fn let_in_by_turns(&self) -> Option<f64> {
         let queue = self.accept_queue().ok().filter(|queue| queue.least > 0)?;
@@ -114,7 +111,6 @@ impl Facts<'_> {
         (self.came().ok()? >= FEW && let_in >= 2.0 * EXPLAINED && is_fixed).then_some(let_in)
     }
 
-    /// Whether the next connection is accepted, or let in, when another one ends.
     pub(crate) fn lets_in_by_turns(&self) -> bool {
         self.let_in_by_turns().is_some() || self.let_in_by_order().is_some()
     }
@@ -148,8 +144,7 @@ impl Facts<'_> {
         Some(self.by_headers(|of| of.opened_per_s) * self.run.seconds())
     }
 
-    /// Of those, the ones that were not established: they found the queue full, and try again. Of a load whose connections are
-    /// kept, those that are still being opened.
+    /// Of those, the ones that found the queue full, and try again. Of kept connections those that are still being opened.
     pub(crate) fn try_again(&self) -> f64 {
         if self.load == Load::Made && self.run.opened_per_exchange() < HALFWAY {
             return self.at(Station::Connect);
@@ -167,9 +162,9 @@ impl Facts<'_> {
             // Those that were refused came in the window, as did others that have ended since; its own connections to others are
             // none of either.
             Load::Watched => {
-                let on_ports = self.ports(Watched::accepted);
-                let open = if self.watched.is_empty() { open } else { on_ports };
-                open + lost.max(self.begun().unwrap_or(0.0))
+                let here =
+                    if self.watched.is_empty() { open } else { self.ports(Watched::accepted) };
+                here + lost.max(self.begun().unwrap_or(0.0))
             }
         };
         (asked, (asked - lost).max(0.0))

@@ -39,7 +39,7 @@ pub(crate) fn served<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Silent> {
         })
     };
     let is_served = |end: &Subject| run.fact(*end, "role").is_none_or(|role| role == "connection");
-    let found: Vec<_> = run.ends(Side::Server).filter(is_served).filter_map(one).collect();
+    let found = Vec::from_iter(run.ends(Side::Server).filter(is_served).filter_map(one));
     missing_if(found.is_empty(), port::RECV_CNT.name, "flow/*/server, twice")?;
     Ok(found)
 }
@@ -102,7 +102,6 @@ impl These<'_, '_> {
     }
 }
 
-/// The connection that carries most.
 pub(crate) struct Hottest<'a> {
     /// Its part of all bytes, 0 to 1.
     pub share: f64,
@@ -132,7 +131,6 @@ const WRITE: f64 = 8.0;
 
 /// Its schedulers' work, as far as the kernel let them run. Unit: CPUs' worth of time.
 pub(crate) struct Work {
-    /// Code of processes.
     pub emulator: f64,
     /// Drivers, and polling the kernel.
     pub driver: f64,
@@ -171,7 +169,6 @@ impl Work {
         self.driver * of.reads / calls.max(1e-9)
     }
 
-    /// Whether so much of it can limit the node.
     pub fn holds(&self, part: f64) -> bool {
         self.is_of_connections && part >= HOLDS * self.all()
     }
@@ -191,9 +188,8 @@ impl<'a> Facts<'a> {
         Ok(These { all, these, reads, bytes, part: bytes / of_all.max(1e-9) })
     }
 
-    /// The share of time in which so many bytes had come that their owner would have taken: its mailbox was nearly
-    /// empty (active mode), or it asked for them (passive). Only the driver delayed them. None where the kernel's
-    /// queue, or which processes ask, was not sampled.
+    /// The share of time in which only the driver delayed so many bytes: their owner's mailbox was nearly empty (active
+    /// mode), or it asked for them (passive). None where the kernel's queue, or which processes ask, was not sampled.
     pub(crate) fn undelivered(&self, of: &These, bytes: fn(&Connection) -> f64) -> Option<f64> {
         let node = self.run.of(Subject::Node);
         let met = |metric| Some(node.values(metric).ok()?.iter().sum::<u64>());

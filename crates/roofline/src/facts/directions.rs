@@ -54,7 +54,6 @@ impl<'a> Facts<'a> {
         Ok((fullest, most, used))
     }
 
-    /// The direction with the largest figure; silent where the plan has no path.
     pub(crate) fn worst_direction(
         &self,
         figure: impl Fn(&LaidDirection) -> Result<f64, Missing>,

@@ -50,7 +50,6 @@ impl Cost {
     }
 }
 
-/// All drops of a direction a second, for any reason.
 fn dropped(direction: &LaidDirection) -> f64 {
     let reasons = [
         direction.lost_per_second(),
@@ -61,7 +60,6 @@ fn dropped(direction: &LaidDirection) -> f64 {
     reasons.into_iter().flatten().sum()
 }
 
-/// Exchanges that waited for the timer.
 struct Stalls {
     exchanges: f64,
     /// How much longer they took. Unit: seconds an exchange, over all of them.
@@ -71,7 +69,6 @@ struct Stalls {
 }
 
 impl Stalls {
-    /// Missing where no exchange was answered.
     fn of(run: &Run) -> Result<Self, Missing> {
         let service = &run.load.service;
         let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
@@ -92,15 +89,13 @@ impl Stalls {
     }
 }
 
-/// The congestion windows of the end that sends the bulk. Units: bytes, seconds.
+/// The congestion windows of the end that sends the bulk; bytes and mean time of an exchange. Units: bytes, seconds.
 struct Windows {
     /// The share of busy samples in which they were full.
     full: f64,
-    /// Of an exchange.
     bytes: f64,
     segment: f64,
     rtt: f64,
-    /// An exchange's time.
     mean: f64,
 }
 
@@ -130,12 +125,10 @@ fn full_share(flow: &Of) -> Result<f64, Missing> {
     let windows = flow.both(tcp_info::UNACKED, tcp_info::SND_CWND)?;
     let mut busy: Vec<_> = windows.into_iter().zip(flow.values(tcp_info::CA_STATE)?).collect();
     busy.retain(|((unacked, _), _)| *unacked > 0);
-    busy.first().ok_or_else(|| missing(tcp_info::UNACKED.name, "flow/* while sending"))?;
     // Source: `TCP_CA_Recovery`, linux/tcp.h: from here on the window is reduced.
-    let is_full = |((unacked, cwnd), state): &&((u64, u64), u64)| {
+    part_sending(&busy, |((unacked, cwnd), state)| {
         *unacked as f64 >= FULL * *cwnd as f64 || *state >= 3
-    };
-    Ok(busy.iter().filter(is_full).count() as f64 / busy.len() as f64)
+    })
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) struct Bulk<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Size {
-    /// Fixed, by an option.
+    /// By an option.
     Fixed,
     /// A send buffer for the first ten segments. It grows with a full congestion window, which it may prevent.
     Initial,
@@ -111,13 +111,8 @@ impl<'a> Bulk<'a> {
         (out < HALFWAY * window).then_some(out)
     }
 
-    /// Of the senders' samples with something to send, the share of which this is so.
     pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
-        mean_over(&self.senders, |flow| {
-            let moments = moments(flow)?;
-            moments.first().ok_or_else(|| missing("tcp.unacked", "flow/* while sending"))?;
-            Ok(moments.iter().filter(|at| is(at)).count() as f64 / moments.len() as f64)
-        })
+        mean_over(&self.senders, |flow| part_sending(&moments(flow)?, &is))
     }
 
     /// The sum's end: `4 connections x 64.0 KiB / 20.1 ms round trip / 512 KiB an exchange = 25/s`.
@@ -158,6 +153,12 @@ pub(crate) fn moments(flow: &Of) -> Result<Vec<Moment>, Missing> {
     Ok(busy.collect())
 }
 
+/// Of a sender's samples with something to send, the share of which this is so.
+pub(crate) fn part_sending<T>(busy: &[T], is: impl Fn(&T) -> bool) -> Result<f64, Missing> {
+    missing_if(busy.is_empty(), tcp_info::UNACKED.name, "flow/* while sending")?;
+    Ok(busy.iter().filter(|at| is(at)).count() as f64 / busy.len() as f64)
+}
+
 /// Whether the pacing rate was configured: it stays constant while bytes move at it; congestion control's varies.
 pub(crate) fn pacing_was_set(flows: &[Of]) -> Result<bool, Missing> {
     let still = part_of(flows, |flow| {
@@ -180,24 +181,23 @@ pub(crate) fn size(
     let share = |is: &dyn Fn(u64, u64) -> bool| {
         part_of(flows, |flow| Ok(is(flow.min(buffer)?.0, flow.max(buffer)?.0)))
     };
-    let is_sent_from = buffer.name == tcp_info::SNDBUF.name;
     let sizes: Vec<u64> = flows.iter().filter_map(|flow| Some(flow.max(buffer).ok()?.0)).collect();
     let alike = |size: &u64| sizes.iter().filter(|other| *other == size).count();
-    let largest_group = sizes.iter().map(alike).max().unwrap_or(0);
-    let are_alike = largest_group as f64 > HALFWAY * sizes.len() as f64;
+    let are_alike = sizes.iter().any(|of| alike(of) as f64 > HALFWAY * sizes.len() as f64);
     Ok(match most {
         Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
         _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,
-        _ if is_sent_from && share(&|_, of| tcp_info::is_initial_send_buffer(of))? > HALFWAY => {
+        _ if buffer.name == tcp_info::SNDBUF.name
+            && share(&|_, of| tcp_info::is_initial_send_buffer(of))? > HALFWAY =>
+        {
             Size::Initial
         }
         // An option sets one size for all.
-        _ if !are_alike => Size::Tuned,
-        _ => Size::Fixed,
+        _ if are_alike => Size::Fixed,
+        _ => Size::Tuned,
     })
 }
 
-/// The congestion control of each sampled end, where known.
 pub(crate) fn congestion_of<'a>(run: &Run<'a>, side: Side) -> Vec<&'a str> {
     run.ends(side).filter_map(|end| run.fact(end, "congestion")).collect()
 }
@@ -226,14 +226,12 @@ pub(crate) fn segment(senders: &[Of]) -> Result<f64, Missing> {
     mean_over(senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))
 }
 
-/// Median.
 pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = values.collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied()
 }
 
-/// The mean of a figure over the flows that have it.
 pub(crate) fn mean_over(
     flows: &[Of],
     figure: impl Fn(&Of) -> Result<f64, Missing>,
@@ -275,8 +273,8 @@ impl Facts<'_> {
         let readers: Vec<Of> = self.run.flows(Side::Server).into_iter().filter(carries).collect();
         let share = mean_over(&readers, full)?;
         let bytes = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
-        let full = share * f64::from(self.run.connections());
-        let full = if self.is_split() { full.min(self.at(Station::Unread)) } else { full };
+        let most = if self.is_split() { self.at(Station::Unread) } else { f64::INFINITY };
+        let full = (share * f64::from(self.run.connections())).min(most);
         Ok(Unread { full, share, bytes, readers: readers.len() as f64 })
     }
 }

@@ -19,24 +19,20 @@ pub(crate) struct Opening {
     pub upstream: f64,
     /// Of an exchange, the time in which a peer of the target does what it does for each of these; 0: unknown. Unit: seconds.
     pub login_s: f64,
-    /// The part of an exchange that lets a client in, and is no question's: clients connect for each of these; 0: unknown, or they do
-    /// not.
+    /// The part of an exchange that lets a client in, where clients connect for each, and is no question's; 0: unknown.
     pub login_share: f64,
-    /// Median time of a connect. Unit: seconds.
+    /// Median. Unit: seconds.
     pub connect_s: f64,
-    /// What the first exchange of each connection takes, and each later one; none where there are too few of either.
-    /// Unit: seconds.
+    /// What the first exchange of each connection takes, and each later one; none: too few of either. Unit: seconds.
     pub first_and_later_s: Option<[f64; 2]>,
     /// The share of the stack's segments that open and close connections, 0 to 1.
     pub share: Result<f64, Missing>,
 }
 
 impl Opening {
-    /// In words, where the first exchange of a connection takes longer than the others.
     pub fn slower_first(&self) -> Option<String> {
         let is_slower = |[first, later]: &[f64; 2]| *first > (1.0 + HALFWAY) * later;
-        let [first, later] = self.first_and_later_s.filter(is_slower)?;
-        let [first, later] = [first, later].map(duration);
+        let [first, later] = self.first_and_later_s.filter(is_slower)?.map(duration);
         Some(format!("the first exchange of a connection takes {first}, each later one {later}"))
     }
 }
@@ -94,9 +90,8 @@ impl Facts<'_> {
     /// Of a made load, whose requests are alike. What watched clients ask first may be more than what they ask then.
     fn first_and_later_s(&self) -> Option<[f64; 2]> {
         let (load, (first, first_s)) = (self.run.load, self.run.load.first_answers);
-        let (first, first_s) = (first as f64, first_s.as_secs_f64());
-        let (all, all_s) = (load.exchanges as f64, load.service.mean() / 1e9);
-        let later = all - first;
+        let (first, first_s, all) = (first as f64, first_s.as_secs_f64(), load.exchanges as f64);
+        let (later, all_s) = (all - first, load.service.mean() / 1e9);
         let are_enough = self.load == Load::Made && first.min(later) >= FEW;
         are_enough.then(|| [first_s, (all * all_s - first * first_s) / later])
     }
@@ -147,39 +142,36 @@ impl Facts<'_> {
         // accepted for a while, that is no work.
         let more = opening.first_and_later_s.map_or(0.0, |[first, later]| first - later);
         let first = more * opening.each - self.per_exchange(self.at(Station::AcceptQueue));
-        let delays = match upstream {
-            true => vec![(At::Service, opening.login_s)],
+        let delay = |at, each| Part::Delay { at, each };
+        let mut parts = match upstream {
+            true => vec![delay(At::Service, opening.login_s)],
             false => vec![
-                (At::Station(Station::Connect), opening.connect_s * opening.each),
-                (At::Service, first),
-                (At::Service, opening.login_share * self.exchange_s()),
+                delay(At::Station(Station::Connect), opening.connect_s * opening.each),
+                delay(At::Service, first),
+                delay(At::Service, opening.login_share * self.exchange_s()),
             ],
         };
-        let delays = delays.into_iter().filter(|(_, each)| *each > 0.0);
-        let mut parts = Vec::from_iter(delays.map(|(at, each)| Part::Delay { at, each }));
         // Where requests wait for CPUs, what is done for each takes its share of their time.
         let at_work = |of: &Running| of.running + of.runnable.unwrap_or(0.0);
         let waits = self.target.as_ref().is_some_and(|of| at_work(of) >= HOLDS * self.place.of);
         let work = self.target_work().ok().filter(|_| waits && !upstream);
         let each = work.map_or(0.0, |work| work * opening.login_share);
-        parts.extend((each > 0.0).then_some(Part::Work { resource: Resource::TargetCpu, each }));
-        let Ok(share) = &opening.share else { return parts };
+        parts.push(Part::Work { resource: Resource::TargetCpu, each });
         let of = if upstream { opening.upstream } else { opening.each };
-        let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
+        let share = opening.share.as_ref().ok().filter(|_| self.run.header.target.local);
+        let theirs = share.unwrap_or(&0.0) * of / (opening.each + opening.upstream).max(1e-9);
         let (target, host) = (self.run.of(Subject::Target), self.run.of(Subject::Host));
         let kernel = target.rate(process::STIME).unwrap_or(0.0);
         let of_connections = share_of(&self.run, kernel_code::SAMPLES, kernel_code::CONNECTIONS);
         let of_target = kernel * of_connections.unwrap_or(1.0);
         let interrupts: f64 =
             [stat::IRQ, stat::SOFTIRQ].iter().filter_map(|of| host.rate(*of).ok()).sum();
-        let of_host =
-            |(all, ours): (f64, f64)| ((all + interrupts) * ours - (kernel - of_target)).max(0.0);
+        let of_host = |(all, ours): (f64, f64)| (all + interrupts) * ours - (kernel - of_target);
         let of_host = host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, of_host);
-        let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
-        let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
-        let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;
-        let work = work.into_iter().filter(is_known);
-        parts.extend(work.map(|(resource, each)| Part::Work { resource, each }));
+        for (resource, kernel) in [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)] {
+            parts.push(Part::Work { resource, each: self.per_exchange(kernel * theirs) });
+        }
+        parts.retain(|part| matches!(part, Part::Delay { each, .. } | Part::Work { each, .. } if *each > 0.0));
         parts
     }
 
@@ -188,9 +180,9 @@ impl Facts<'_> {
         let (run, owners) = (&self.run, self.run.owners());
         let is_of = |function: &str| function.starts_with("ssl_") || function.starts_with("tls_");
         let of_ssl = |process: Subject| {
-            let told = ["name", "stack"].into_iter().filter_map(|fact| run.fact(process, fact));
+            let mut told = ["name", "stack"].into_iter().filter_map(|fact| run.fact(process, fact));
             run.fact(process, "pid").is_some_and(|pid| owners.contains(&pid))
-                && told.into_iter().any(|functions| functions.split(" < ").any(is_of))
+                && told.any(|functions| functions.split(" < ").any(is_of))
         };
         let is_tls = run.header.plan.target.tls
             || self.headers().any(|of| of.tls >= HALFWAY)
@@ -198,18 +190,17 @@ impl Facts<'_> {
         silent_if(!is_tls, "it does not encrypt its connections")
     }
 
-    /// An exchange's time in the handshake, and the target's work there, where that is much of all: by the share of
-    /// exchanges in a handshake among those it has taken; on unread ones it does not work. Of a watched service by the
-    /// share of the time in which requests wait: a program that begins a process for each connection works on unread
-    /// ones too. Or by the time in libraries of ciphers, where that is more. None where no exchange was met in one. Unit: seconds.
+    /// An exchange's time in the handshake (none: never met), and the target's work there, where that is much of all, in seconds: by
+    /// the share of taken exchanges that are in one; on unread ones it does not work. Of a watched service by the share of requests'
+    /// waiting: a program with a process for each connection works on unread ones too. Or by the time in ciphers, if more.
     pub(crate) fn shaking(&self) -> Option<(f64, Option<f64>)> {
         let shaking = self.in_handshake();
         let (here, all) = match self.load {
             Load::Made => (shaking, shaking + self.at(Station::Application)),
-            Load::Watched => {
-                let all = self.by_headers(|of| of.under_way + of.answering);
-                (self.by_headers(|of| of.shaking), all)
-            }
+            Load::Watched => (
+                self.by_headers(|of| of.shaking),
+                self.by_headers(|of| of.under_way + of.answering),
+            ),
         };
         let share = (here / all.max(1e-9)).min(1.0);
         let work = self.target_work().ok();
@@ -225,13 +216,11 @@ impl Facts<'_> {
     /// program with ciphers of its own. Unit: seconds an exchange.
     pub(crate) fn in_ciphers(&self) -> Option<f64> {
         let target = self.target_cpu().ok()?;
-        let share =
-            share_of(&self.run, code::SAMPLES, code::CIPHERS).filter(|share| *share > 0.0)?;
-        Some(self.per_exchange(share * target.cores * (1.0 - target.kernel)))
+        let share = share_of(&self.run, code::SAMPLES, code::CIPHERS)?;
+        (share > 0.0).then(|| self.per_exchange(share * target.cores * (1.0 - target.kernel)))
     }
 
-    /// Of that what handshakes with clients have: what bytes, records and its own handshakes do not explain, and no more than so many
-    /// take.
+    /// Of that what handshakes with clients have: what nothing else explains, and no more than so many take.
     fn ciphers_of_handshakes(&self) -> Option<f64> {
         let (load, opening) = (self.run.load, self.opening());
         let sampled = (load.bytes_read + load.bytes_written) as f64 / self.run.seconds().max(1e-9);

@@ -56,6 +56,9 @@ impl Growing {
     }
 }
 
+/// Ways in which messages leave consumers.
+const RETURNED: [Metric<u64>; 3] = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
+
 /// What has the counters of a broker's queues in total: RabbitMQ's node, or the process that was asked for its statistics.
 pub(crate) fn of_broker(run: &Run) -> Option<Subject> {
     let known = [(Subject::Node, broker::CONSUMERS), (Subject::Target, broker::PUBLISHED)];
@@ -87,8 +90,7 @@ pub(crate) fn always_full(run: &Run) -> Option<Growing> {
     // Who gives beanstalkd a job waits for nobody who takes it.
     let (of, all) = (run.of(Subject::Node), all(run, Subject::Node).ok()?);
     let limit = all.consumers.filter(Consumers::are_full)?.prefetch?;
-    let done = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
-    let done = done.map(|metric| of.values(metric).ok()).into_iter().collect::<Option<Vec<_>>>()?;
+    let done = RETURNED.iter().map(|metric| of.values(*metric).ok()).collect::<Option<Vec<_>>>()?;
     let handed = of.values(broker::DELIVERED).ok()?;
     // The counters are read one after the other.
     let held = |at: usize| handed[at] - done.iter().map(|of| of[at]).sum::<u64>().min(handed[at]);
@@ -159,33 +161,28 @@ fn other_nodes(run: &Run) -> u64 {
 /// All queues of the broker whose counters this has.
 fn all(run: &Run, broker: Subject) -> Result<Growing, Silent> {
     let (of, whole, queues) = (run.of(broker), run.whole(broker), run.evidence.queues());
-    let others = other_nodes(run);
-    let why = "queues are not counted one by one here, and";
+    let (others, why) = (other_nodes(run), "queues are not counted one by one here, and");
     let elsewhere = format!("{why} {others} other nodes may consume what is published here");
     silent_if(others > 0, elsewhere)?;
-    let streams = whole.max(broker::STREAMS)? > 0;
-    silent_if(streams, format!("{why} streams keep consumed messages"))?;
+    let streams = format!("{why} streams keep consumed messages");
+    silent_if(whole.max(broker::STREAMS)? > 0, streams)?;
     of.last(broker::PUBLISHED)?;
     let counts = |metric| queues.iter().filter_map(move |of| run.of(*of).last(metric).ok());
     let sum = |metric| counts(metric).sum::<u64>();
     // Deliveries to consumers that need not acknowledge are not counted apart.
     let acknowledges = sum(queue::CONSUMERS_NO_ACK) == 0;
     let unlimited = sum(queue::CONSUMERS_UNLIMITED);
-    let done: &[_] = &[broker::ACKNOWLEDGED, broker::REJECTED];
-    let (put, handed) = ([broker::PUBLISHED, broker::REDELIVERED], [broker::DELIVERED]);
-    let taken = if acknowledges { done } else { &handed };
-    let counters: [&[_]; 4] = [&put, &handed, &[broker::DROPPED], taken];
+    let handed: &[_] = &[broker::DELIVERED];
+    let taken = if acknowledges { &[broker::ACKNOWLEDGED, broker::REJECTED] } else { handed };
+    let put = [broker::PUBLISHED, broker::REDELIVERED];
+    let counters = [&put, handed, &[broker::DROPPED], taken];
     let balance = balance(&of, counters, unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counters were sampled too few times")?;
-    let held = || {
-        let back = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
-        let back = back.into_iter().map(|metric| of.last(metric).ok()).sum::<Option<u64>>()?;
-        Some(of.last(broker::DELIVERED).ok()?.saturating_sub(back) as f64)
-    };
-    let held = if acknowledges { held() } else { None };
-    let count = of.last(broker::CONSUMERS)?;
+    let back = RETURNED.iter().map(|metric| of.last(*metric).ok()).sum::<Option<u64>>();
+    let handed = of.last(broker::DELIVERED).ok().filter(|_| acknowledges);
+    let held = handed.zip(back).map(|(handed, back)| handed.saturating_sub(back) as f64);
+    let (count, limit) = (of.last(broker::CONSUMERS)?, sum(queue::PREFETCH));
     let known = sum(queue::CONSUMERS) == count;
-    let limit = sum(queue::PREFETCH);
     let there = of.max(broker::QUEUES).or_else(|_| whole.max(broker::QUEUES));
     let only = queues.first().filter(|_| queues.len() == 1 && there == Ok(1));
     let name = only.and_then(|only| run.fact(*only, "name")).map(str::to_owned);

@@ -7,9 +7,8 @@ pub struct Process<'a> {
     pub pid: String,
     /// Its registered name, or its initial function.
     pub name: &'a str,
-    /// Its function at the last sample.
+    /// At the last sample, and with its callers.
     pub function: &'a str,
-    /// The same with its callers.
     pub stack: &'a str,
     /// What it waited for then, as the probe has it: `send`, `recv`, `receive`.
     pub wait: Option<&'a str>,
@@ -21,9 +20,8 @@ pub struct Process<'a> {
     pub syncing: f64,
     /// The share in which it had mail.
     pub with_mail: f64,
-    /// Median length of its mailbox.
+    /// Median length of its mailbox; its shortest and longest.
     pub mailbox: u64,
-    /// Its shortest and longest mailbox.
     pub mail: [u64; 2],
     /// Unit: bytes.
     pub heap: f64,
@@ -35,8 +33,7 @@ pub struct Process<'a> {
     pub callers: f64,
     /// Whether somebody waited for it in a call in at least half of its samples.
     pub has_callers: bool,
-    /// Whether half as many or more wait for a second process meanwhile. Callers of one through the other wait for
-    /// both: their shares add up to more than all.
+    /// Whether half as many or more wait for a second process; who calls one through the other waits for both.
     pub is_one_of_several: bool,
     pub is_owner: bool,
 }
@@ -46,7 +43,6 @@ pub struct Process<'a> {
 const LARGE: f64 = 128.0 * 1024.0 * 8.0;
 
 impl Process<'_> {
-    /// Whether its heap is collected on dirty schedulers.
     pub fn is_large(&self) -> bool {
         self.heap > LARGE
     }
@@ -59,7 +55,6 @@ impl Process<'_> {
         if least > callers && most - least <= come { least } else { 0 }
     }
 
-    /// Messages that will be taken.
     pub fn waiting(&self, callers: u64) -> u64 {
         self.mailbox - self.standing(callers)
     }
@@ -74,11 +69,8 @@ impl Process<'_> {
     /// Whether it always has messages, which come and go, and sleeps in a receive that takes none of those there: it waits for
     /// another one in the middle of something, whatever its function.
     pub fn passes_over(&self) -> bool {
-        let [least, most] = self.mail;
-        self.with_mail >= FULL
-            && self.running < HALFWAY
-            && self.wait == Some("receive")
-            && least < most
+        let is_asleep = self.running < HALFWAY && self.wait == Some("receive");
+        is_asleep && self.with_mail >= FULL && self.mail[0] < self.mail[1]
     }
 
     /// Whether it examines all of a long mailbox for each message that it takes, of which so many come a second, by one of these
@@ -96,9 +88,8 @@ impl Process<'_> {
         self.callers >= HALFWAY && !self.is_one_of_several
     }
 
-    /// Whether it takes log events, or writes them for who does. Source: `logger_olp` and `logger_h_common` of OTP, which
-    /// name it after the handler; `logger_std_h`, whose file has a process; `lager_app`, which calls the manager of its
-    /// handlers so.
+    /// Whether it takes log events, or writes them for who does. Source: `logger_olp` and `logger_h_common` of OTP, which name
+    /// it after the handler; `logger_std_h`, whose file has a process; `lager_app`, which calls its handlers' manager so.
     pub fn is_log_handler(&self) -> bool {
         let began = self.stack.split(" < ").last().unwrap_or_default();
         self.stack.contains("logger_olp:handle_load")
@@ -174,9 +165,9 @@ impl<'a> Run<'a> {
 pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
     let calls = calls(run, Subject::Node, callees::CALLING);
-    let all = run.evidence.processes().into_iter();
-    let mut all: Vec<_> = all.filter_map(|of| process(run, of, &owners, calls)).collect();
-    let shares: Vec<f64> = all.iter().map(|of| of.callers).collect();
+    let ids = run.evidence.processes().into_iter();
+    let mut all = Vec::from_iter(ids.filter_map(|of| process(run, of, &owners, calls)));
+    let shares = Vec::from_iter(all.iter().map(|of| of.callers));
     for of in all.iter_mut().filter(|of| of.callers > 0.0) {
         let beside = |share: &f64| *share >= HALFWAY * of.callers && share + of.callers <= 1.0;
         of.is_one_of_several = shares.iter().any(beside);

@@ -6,15 +6,13 @@ use crate::prelude::*;
 
 impl Facts<'_> {
     /// Requests that wait for answers on fewer, shared connections: a single request waits there, and either nothing is waited
-    /// for between requests, or as much comes for each, however many there are.
-    ///
-    /// Where more connections give no more throughput and the peer is not known to be busy, they wait for the target to ask,
-    /// and none is counted.
+    /// for between requests, or as much comes for each, however many there are. None where more connections give no more
+    /// throughput and the peer is not known to be busy: they wait for the target to ask.
     pub(crate) fn shared(&self, asked: &Asked) -> Option<f64> {
         let (place, asleep) = (&self.place, self.inside.asleep);
-        let is_full = place.regime == Regime::Full
-            && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep);
-        if is_full && asked.cores.is_none_or(|cores| cores < HALFWAY) {
+        let serves_few = place.at_once.is_some_and(|k| k.high < HALFWAY * asleep);
+        let is_idle = asked.cores.is_none_or(|cores| cores < HALFWAY);
+        if place.regime == Regime::Full && serves_few && is_idle {
             return None;
         }
         if self.load == Load::Watched && self.is_all_that_is_waited_for(asked) {
@@ -50,8 +48,7 @@ impl Facts<'_> {
 
     /// Those who may be asked on a shared connection, whoever opened it, and the requests that wait there.
     pub(crate) fn asked_by_many(&self) -> impl Iterator<Item = (&Asked, f64)> {
-        let all = self.inside.asked.iter().chain(&self.inside.channels);
-        all.filter_map(|asked| Some((asked, self.shared(asked)?)))
+        self.inside.peers().filter_map(|asked| Some((asked, self.shared(asked)?)))
     }
 
     /// A peer that has more questions at a time than are served, where more connections give no more: it serves so few, and the
@@ -96,8 +93,7 @@ impl Facts<'_> {
     /// for events only, this peer always has a question, and no other one has, or may have.
     fn is_all_that_is_waited_for(&self, asked: &Asked) -> bool {
         let exchanges = self.run.load.exchanges as f64;
-        let all = self.inside.asked.iter().chain(&self.inside.channels);
-        let mut others = all.filter(|of| of.address != asked.address);
+        let mut others = self.inside.peers().filter(|of| of.address != asked.address);
         self.place.regime == Regime::Delayed
             && self.inside.waits_for_events(self.exchange_s(), exchanges)
             && self.is_always_asked(asked, self.place.of)

@@ -26,19 +26,18 @@ pub(crate) struct Stops {
 impl Stops {
     /// `all exchanges stop together 10.0 times a second, for 80.2 ms each: 80 % of the time`.
     pub fn words(&self) -> String {
-        let each =
-            |(lasts, often)| format!(" {often:.1} times a second, for {} each", duration(lasts));
-        let often = self.each.map_or(String::new(), each);
+        let often = self.each.map_or(String::new(), |(lasts, often)| {
+            format!(" {often:.1} times a second, for {} each", duration(lasts))
+        });
         format!("all exchanges stop together{often}: {} of the time", in_percent(self.share))
     }
 
     /// One holds what all need, for much longer than an exchange takes; no quota, and no full thread of linerate's.
     pub fn of(facts: &Facts) -> Option<Self> {
-        let sides = [&facts.target, &facts.engine];
-        let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
-        let is_ours = is_stopped || facts.stations.fullness(Resource::EngineCpu) >= FULL;
+        let mut sides = [&facts.target, &facts.engine].into_iter().flatten();
         match facts.load {
-            _ if is_ours => None,
+            _ if sides.any(|of| of.throttled > 0.0) => None,
+            _ if facts.stations.fullness(Resource::EngineCpu) >= FULL => None,
             Load::Made => Self::among(facts.run.load),
             Load::Watched => Self::watched(facts),
         }
