@@ -7,7 +7,10 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = match (facts.serving_node(), facts.unread_output()) {
-        (Err(_), Some(output)) if output.is_log_of_beam => return Ok(from_outside(facts, &output)),
+        // What a node writes to its standard output is its log.
+        (Err(_), Some(output)) if output.is_log_of_beam => {
+            return Ok(claim(facts, output.each, UNTIL_TAKEN, output.seen));
+        }
         (Err(silent), _) => return by_its_size(facts).ok_or(silent),
         (node, _) => node?,
     };
@@ -27,30 +30,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let full = facts.stations.of_resource(Resource::Process);
     let full = full.filter(|_| facts.place.is_full_of(Resource::Process));
     let busiest = handlers.map(|of| of.running).reduce(f64::max);
-    let busiest = full.filter(|full| busiest.is_some_and(|busy| busy >= EXPLAINED * full.used));
-    let works = busiest
-        .map(|of| Part::Work { resource: Resource::Process, each: facts.per_exchange(of.used) });
+    let full = full.filter(|full| busiest.is_some_and(|busy| busy >= EXPLAINED * full.used));
+    let works =
+        |of: &InUse| Part::Work { resource: of.resource, each: facts.per_exchange(of.used) };
     // Some sampled processes serve no request: the share of the serving ones is at least this.
     let share = waited as f64 / asked.max(1) as f64;
     let each = facts.per_exchange((share * facts.under_way()).max(calls * calling));
     let waits = in_percent(share.max(calls));
-    Ok(Claim::delay(At::Service, each)
-        .and(works)
-        .sum(format!("{} of waiting for a log handler", facts.took(each)))
-        .seen(format!("{waits} of the processes that wait do so for a log handler, {most} at once with an event"))
-        .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
-        .at_least(Least::Asleep)
-        .lifted_by([drop_what_is_too_much()]))
-}
-
-/// Of a node that is not seen inside: what it writes to its standard output is its log.
-fn from_outside(facts: &Facts, output: &UnreadOutput) -> Claim {
-    let each = output.each;
-    Claim::delay(At::Service, each)
-        .sum(format!("{} of waiting until its log is taken", facts.took(each)))
-        .seen(&output.seen)
-        .at_least(Least::Asleep)
-        .lifted_by([drop_what_is_too_much()])
+    let seen = format!(
+        "{waits} of the processes that wait do so for a log handler, {most} at once with an event"
+    );
+    Ok(claim(facts, each, "for a log handler", seen)
+        .and(full.map(works))
+        .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox))))
 }
 
 /// What a process takes to make and write a byte of the log, rather less than more. Measured, eight processes that log lines of 47 and
@@ -67,9 +59,8 @@ fn by_its_size(facts: &Facts) -> Option<Claim> {
     let (of, threads) = (facts.run.of(Subject::Target), facts.threads());
     let takes_turns = facts.place.at_a_time().is_some_and(|k| k < TWO);
     let written = of.rate(process::LOG_WRITTEN).ok()?;
-    let (size, work) = (facts.per_exchange(written), facts.target_cpu().ok()?.work());
-    let (inside, made) = (&facts.inside, (written * A_BYTE).min(work));
-    let each = facts.per_exchange(inside.asleep);
+    let (inside, work) = (&facts.inside, facts.target_cpu().ok()?.work());
+    let made = (written * A_BYTE).min(work);
     let asks_others = inside.questions() + inside.disk >= HALFWAY * inside.asleep;
     let is_made = takes_turns && made >= HALFWAY && made >= HOLDS * work;
     // Answers may be written by such calls as well.
@@ -80,33 +71,33 @@ fn by_its_size(facts: &Facts) -> Option<Claim> {
     let filed = filed.filter(|busy| is_most && lines * A_LINE >= HALFWAY * busy);
     let filed = filed.filter(|_| takes_turns || facts.load == Load::Watched);
     let is_so = facts.is_node_outside() && !asks_others && (is_made || filed.is_some());
-    let what = match filed {
+    let how = match filed {
         Some(busy) => format!(
             "in {lines:.0} writes, for which one of its schedulers for files has {} of its time",
             in_percent((lines * A_LINE).min(busy))
         ),
         None => format!("which takes some {made:.2} of the {work:.2} CPUs it used"),
     };
-    is_so.then(|| {
-        Claim::delay(At::Service, each)
-            .sum(format!("{} of waiting until its log is taken", facts.took(each)))
-            .seen(format!(
-                "it wrote {} of log an exchange, {} a second, {what}; {:.1} requests sleep meanwhile",
-                bytes(size),
-                bytes(written),
-                inside.asleep
-            ))
-            .at_least(Least::Asleep)
-            .lifted_by([drop_what_is_too_much()])
-    })
+    let (size, a_second) = (bytes(facts.per_exchange(written)), bytes(written));
+    let seen = format!(
+        "it wrote {size} of log an exchange, {a_second} a second, {how}; {:.1} requests sleep meanwhile",
+        inside.asleep
+    );
+    is_so.then(|| claim(facts, facts.per_exchange(inside.asleep), UNTIL_TAKEN, seen))
 }
 
-fn drop_what_is_too_much() -> Remedy {
-    Remedy::by_knob(
-        ("overload", "drop"),
-        "drops events that the handler can't take, instead of blocking the processes that log",
-        "log less: {logger_level, notice} of the kernel application. Then logger:update_handler_config(default, \
-         config, #{sync_mode_qlen => 200, drop_mode_qlen => 200}), and a file ({type, file}) instead of a console. \
-         lager: a higher async_threshold, and a handler that waits for nobody",
-    )
+const UNTIL_TAKEN: &str = "until its log is taken";
+
+fn claim(facts: &Facts, each: f64, what: &str, seen: String) -> Claim {
+    Claim::delay(At::Service, each)
+        .sum(format!("{} of waiting {what}", facts.took(each)))
+        .seen(seen)
+        .at_least(Least::Asleep)
+        .lifted_by([Remedy::by_knob(
+            ("overload", "drop"),
+            "drops events that the handler can't take, instead of blocking the processes that log",
+            "log less: {logger_level, notice} of the kernel application. Then logger:update_handler_config(default, \
+             config, #{sync_mode_qlen => 200, drop_mode_qlen => 200}), and a file ({type, file}) instead of a console. \
+             lager: a higher async_threshold, and a handler that waits for nobody",
+        )])
 }

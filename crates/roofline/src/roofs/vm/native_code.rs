@@ -1,5 +1,4 @@
 //! Native code that blocks schedulers: calls of tens of milliseconds, while no other process runs there.
-//!
 //! `work = time of long time slices / throughput`
 //! `delay = half of the squares of their lengths a second / schedulers`: who comes waits for the slice's rest.
 //!
@@ -22,8 +21,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return Ok(held);
     }
     // A blocked node answers seldom: the whole run, where the window has too little.
-    let long = long(&within).or_else(|_| long(&facts.run.whole(Subject::Node)))?;
-    let [a_second, busy, wait] = long;
+    let whole = || long(&facts.run.whole(Subject::Node));
+    let [a_second, busy, wait] = long(&within).or_else(|_| whole())?;
     silent_if(a_second <= 0.0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
     // A collection is a part of the slice that it is in.
@@ -33,10 +32,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(let_run < HALFWAY, format!("{slices}, mostly waiting for a CPU"))?;
     let used = busy.min(node.active) * let_run;
     let each = facts.per_exchange(used);
-    let waits = wait / node.online;
+    let (online, waits) = (node.online, wait / node.online);
     let share = (used / target.work().max(1e-6)).min(1.0);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
-    let (least, online) = (in_percent((busy / node.online).min(1.0)), node.online);
+    let least = in_percent((busy / online).min(1.0));
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
     let behind = format!("; what comes at any instant waits {} behind them", duration(waits));
@@ -63,38 +62,36 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         "schedulers had work for {:.2} CPUs, of which {:.2} ran and {ready:.2} were runnable",
         node.active, target.cores
     );
-    let each = facts.per_exchange(held);
-    let held = (held >= HOLDS * node.online).then_some([held, node.online]);
-    Ok(held
-        .map(|held| holds(facts, held, Part::Work { resource: Resource::TargetCpu, each }, seen)))
+    let part = Part::Work { resource: Resource::TargetCpu, each: facts.per_exchange(held) };
+    Ok(holds(facts, [held, node.online], part, seen))
 }
 
 /// The same of a node that is seen from outside only, by the calls in which its schedulers sleep.
 fn from_outside(facts: &Facts) -> Option<Claim> {
     let threads = facts.threads().filter(|_| facts.is_node_outside())?;
     let (held, all) = (threads.held_schedulers, threads.schedulers as f64);
-    let each = facts.per_exchange(held);
     let seen = format!(
         "{held:.1} of the {all:.0} threads that are schedulers slept in calls that Erlang code does not make there; {}",
         threads.words()
     );
-    let part = Part::capacity(Resource::Slots, all, each);
-    (held >= HOLDS * all && held > 0.0).then(|| holds(facts, [held, all], part, seen))
+    let part = Part::capacity(Resource::Slots, all, facts.per_exchange(held));
+    holds(facts, [held, all], part, seen)
 }
 
-fn holds(facts: &Facts, [held, all]: [f64; 2], part: Part, seen: String) -> Claim {
+fn holds(facts: &Facts, [held, all]: [f64; 2], part: Part, seen: String) -> Option<Claim> {
     let took = facts.took(facts.per_exchange(held));
     // What has come waits for its process, which waits as long for a scheduler.
     let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
     let waits = facts.per_exchange(unread * (held / all).min(1.0));
-    Claim::cause(vec![part, Part::Delay { at: At::Station(Station::Unread), each: waits }])
+    let claim = Claim::cause(vec![part, Part::Delay { at: At::Station(Station::Unread), each: waits }])
         .sum(format!("{held:.1} of {all:.0} schedulers are in native code that waits, {took}"))
         .seen(seen)
         .lifted_by([Remedy::human(
             "takes the native call off the normal schedulers",
             "find the NIF or driver call that waits: gdb -p PID -batch -ex 'thread apply all bt' shows it; have it flagged \
              ERL_NIF_DIRTY_JOB_IO_BOUND, answer by enif_send from a thread of its own, or run it in a port program",
-        )])
+        )]);
+    (held >= HOLDS * all && held > 0.0).then_some(claim)
 }
 
 /// Long time slices: how many a second, schedulers in one, and the mean rest of one found at any instant, in seconds.

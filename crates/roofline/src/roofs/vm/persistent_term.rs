@@ -23,9 +23,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Ok(samples) => samples,
     };
     let (_, target, let_run) = facts.schedulers()?;
-    let is_collector = |name: &str| name.starts_with("erts_literal_area_collector");
-    let collector = facts.processes.iter().find(|of| is_collector(of.name));
-    let Some(collector) = collector else {
+    let is_collector = |of: &&Process| of.name.starts_with("erts_literal_area_collector");
+    let Some(collector) = facts.processes.iter().find(is_collector) else {
         let missing = || missing(suspect::REDUCTIONS.name, "the literal area collector");
         return Ok(from_outside(facts).ok_or_else(missing)?);
     };
@@ -40,13 +39,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(share * target.work());
     let (took, rate) = (facts.took(each), facts.rate_without(share));
     let (often, part) = (asked / processes, in_percent(share));
-    let scanned = format!("{asked:.0} processes a second were scanned for an old term");
-    Ok(Claim::work(Resource::TargetCpu, each)
-        .sum(format!("{scanned}, {took}: {rate} without it"))
-        .seen(format!(
-            "all {processes:.0} processes were scanned {often:.0} times a second, at least {part} of the node's work"
-        ))
-        .lifted_by([changes_none()]))
+    let sum = format!(
+        "{asked:.0} processes a second were scanned for an old term, {took}: {rate} without it"
+    );
+    let seen = format!(
+        "all {processes:.0} processes were scanned {often:.0} times a second, at least {part} of the node's work"
+    );
+    Ok(lifted(Claim::work(Resource::TargetCpu, each).sum(sum).seen(seen)))
 }
 
 /// The share of the target's user code that looks for removed terms, and that of its work which changes take by it.
@@ -66,19 +65,19 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let work = facts.target_work().ok()?;
     let (took, rate) = (facts.took(share * work), facts.rate_without(share));
     let (part, looking) = (in_percent(share), in_percent(looking));
-    Some(
-        Claim::priced(share * work, work)
-            .sum(format!("some {part} of its CPU time is changes of persistent terms, {took}: {rate} without them"))
-            .seen(format!("{looking} of its user code looks whether processes hold a term that was removed"))
-            .lifted_by([changes_none()]),
-    )
+    let sum = format!(
+        "some {part} of its CPU time is changes of persistent terms, {took}: {rate} without them"
+    );
+    let seen =
+        format!("{looking} of its user code looks whether processes hold a term that was removed");
+    Some(lifted(Claim::priced(share * work, work).sum(sum).seen(seen)))
 }
 
-fn changes_none() -> Remedy {
-    Remedy::by_knob(
+fn lifted(claim: Claim) -> Claim {
+    claim.lifted_by([Remedy::by_knob(
         ("put_ms", "0"),
         "changes no persistent term while the service runs",
         "persistent_term:put/2 of a new value and erase/1 only when configuration changes; what changes more often \
          belongs in ets ({read_concurrency, true}), counters or atomics. A put of an equal value costs nothing",
-    )
+    )])
 }

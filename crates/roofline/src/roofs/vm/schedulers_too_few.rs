@@ -15,21 +15,32 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let allowed = facts.run.header.target.cpus.map_or(found, f64::from);
     let quota = target.quota.map_or(found, |quota| quota.ceil().max(1.0));
     let cpus = found.min(allowed).min(quota);
-    let online = node.online;
+    let (online, blocked) = (node.online, node.blocked);
     silent_if(online >= cpus, format!("{online:.0} schedulers for the {cpus:.0} CPUs it may use"))?;
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle for more schedulers")?;
     let used = node.active * let_run;
     let each = facts.per_exchange(used);
     let (full, rate) = (in_percent(used / online), rate(online, each));
-    let are_blocked = node.blocked > 0.0;
-    let blocked = format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked);
-    let plan = &facts.run.header.plan.target;
-    let flags = plan.vm_flags_with(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
+    let are_blocked = format!("{blocked:.0} of its schedulers are blocked (multi_scheduling)");
+    let set = format!("+S {cpus:.0}:{cpus:.0}");
+    let by_hand = format!(
+        "remove +S from vm.args, or write {set}; at once: erlang:system_flag(schedulers_online, N), up to the first \
+         number of +S"
+    );
+    let flags = facts.run.header.plan.target.vm_flags_with(&["+S"], &[set]);
+    let remedy = match blocked > 0.0 {
+        true => Remedy::human(
+            "lets its schedulers work again",
+            "end the process that has blocked them: erlang:system_info(normal_multi_scheduling_blockers) and \
+             multi_scheduling_blockers name it; or have it call erlang:system_flag(multi_scheduling, unblock_normal)",
+        ),
+        false => Remedy::plan(("target.vm_flags", flags), for_each(cpus), by_hand),
+    };
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
         .sum(format!("{online:.0} schedulers, {full} used = {rate}"))
         .seen(format!("{}, with {cpus:.0} CPUs that it may use", node.had_work()))
-        .also(are_blocked.then_some(blocked))
-        .lifted_by([remedy(are_blocked, cpus, flags).serving(cpus)]))
+        .also((blocked > 0.0).then_some(are_blocked))
+        .lifted_by([remedy.serving(cpus)]))
 }
 
 /// Of a node that is not seen inside: all its schedulers are full, and they are fewer than the CPUs that it may use.
@@ -43,32 +54,15 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let are_few = schedulers >= 1.0 && schedulers < cpus && !facts.no_cpu_is_idle();
     let each = facts.per_exchange(full.used);
     let (used, rate) = (in_percent(full.fullness()), rate(schedulers, each));
+    let by_hand = format!("remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}");
     (are_few && full.servers.round() >= schedulers).then(|| {
         Claim::cause(vec![Part::capacity(Resource::TargetThread, schedulers, each)])
             .sum(format!("its schedulers: {schedulers:.0}, {used} used = {rate}"))
             .seen(format!("its threads that are schedulers: {schedulers:.0}; the CPUs that it may use: {cpus:.0}"))
-            .lifted_by([Remedy::human(
-                format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
-                format!("remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}"),
-            )
-            .serving(cpus)])
+            .lifted_by([Remedy::human(for_each(cpus), by_hand).serving(cpus)])
     })
 }
 
-fn remedy(are_blocked: bool, cpus: f64, flags: String) -> Remedy {
-    if are_blocked {
-        return Remedy::human(
-            "lets its schedulers work again",
-            "end the process that has blocked them: erlang:system_info(normal_multi_scheduling_blockers) and \
-             multi_scheduling_blockers name it; or have it call erlang:system_flag(multi_scheduling, unblock_normal)",
-        );
-    }
-    Remedy::plan(
-        ("target.vm_flags", flags),
-        format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
-        format!(
-            "remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}; at once: \
-             erlang:system_flag(schedulers_online, N), up to the first number of +S"
-        ),
-    )
+fn for_each(cpus: f64) -> String {
+    format!("gives it a scheduler for each of the {cpus:.0} CPUs")
 }
