@@ -1,8 +1,6 @@
 //! The disk: threads of the service wait for it while requests wait for them. Two of a kind, by what they wait for.
-//!
 //! `each = threads that wait for a disk / throughput`; of a node's process that others call, `share of its samples in a sync x those
 //! that wait for it / throughput`. Of a full thread, where it is the one that waits, the disk's part is work.
-//!
 //! - `app.disk-sync`: until the disk has what was written, record by record. A BEAM node's syncs run on dirty I/O
 //!   schedulers: the busy ones are exchanges at the disk; stacks show it (`waits.disk`).
 //! - `app.disk`: anything else, mostly reads.
@@ -20,7 +18,7 @@ pub(in crate::roofs) fn waits(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
-    let claim = in_node(facts).or_else(|_| in_threads(facts, true))?;
+    let claim = in_node(facts).map_or_else(|| in_threads(facts, true), Ok)?;
     Ok(claim.at_least(Least::Asleep).lifted_by([Remedy::by_knob(
         ("sync", "off"),
         "removes the disk wait of each record",
@@ -30,19 +28,17 @@ pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
     )]))
 }
 
-fn in_node(facts: &Facts) -> Result<Claim, Silent> {
-    let node = facts.serving_node()?;
+fn in_node(facts: &Facts) -> Option<Claim> {
+    let node = facts.serving_node().ok()?;
     let of = facts.processes.iter().filter(|of| of.is_called() && of.syncing >= HOLDS);
     if let Some(one) = of.max_by(|a, b| a.syncing.total_cmp(&b.syncing)) {
-        return Ok(in_process(facts, one, node.mean(callees::CALLING).unwrap_or(0.0)));
+        return Some(in_process(facts, one, node.mean(callees::CALLING).unwrap_or(0.0)));
     }
-    let InPool { busy, .. } = Pool::Io.of(&node)?;
-    let syncing = facts.at_work_in(&[waits::DISK])?;
-    silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
-    let each = facts.per_exchange(busy);
-    let (took, syncing) = (duration(each), in_percent(syncing));
-    Ok(Claim::delay(At::Service, each)
-        .sum(format!("{busy:.2} exchanges in disk calls, {took} for {}", facts.each()))
+    let busy = Pool::Io.of(&node).ok()?.busy;
+    let syncing = facts.at_work_in(&[waits::DISK]).ok().filter(|share| *share > 0.0)?;
+    let (each, syncing) = (facts.per_exchange(busy), in_percent(syncing));
+    Some(Claim::delay(At::Service, each)
+        .sum(format!("{busy:.2} exchanges in disk calls, {} for {}", duration(each), facts.each()))
         .seen(format!(
             "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
         )))
@@ -55,13 +51,9 @@ fn in_process(facts: &Facts, of: &Process, calling: f64) -> Claim {
     let waiting = if calling >= HALFWAY * all { all } else { calling };
     let served = if facts.load == Load::Watched { waiting } else { 1.0 };
     let each = facts.per_exchange(of.syncing * served);
-    let (who, syncing, callers) = (of.words(), in_percent(of.syncing), in_percent(of.callers));
+    let (syncing, callers) = (in_percent(of.syncing), in_percent(of.callers));
     Claim::delay(At::Service, each)
-        .sum(format!(
-            "{who} is in a sync for {syncing} of the time, {} {}",
-            duration(each),
-            facts.each()
-        ))
+        .sum(format!("{} is in a sync for {syncing} of the time, {}", of.words(), facts.took(each)))
         .seen(format!(
             "{callers} of those that wait in a call wait for it; it was in {}",
             of.function
@@ -80,9 +72,9 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     let what = if in_sync { "a sync" } else { "a disk" };
     // Of the time of a lock that is held meanwhile, all who wait for it are spared as large a part.
     let part = threads.disk / (threads.disk + threads.running);
-    let wait = threads.lock + threads.lock_timed;
-    let is_locked =
-        facts.threads_in_turn() && part >= HALFWAY && wait >= HALFWAY * facts.under_way();
+    let is_locked = facts.threads_in_turn()
+        && part >= HALFWAY
+        && threads.lock + threads.lock_timed >= HALFWAY * facts.under_way();
     let others = if is_locked { "; the others wait for its lock meanwhile" } else { "" };
     // A thread that does everything is spared the disk's part of its time, where it is the one that waits: samples show it
     // busy for longer than it works, or is ready for a CPU, as the others are.
@@ -91,10 +83,7 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     let ready = (threads.running - runs) / (threads.running + threads.disk).max(1e-9);
     let sleeps = threads.disk - threads.disk_running;
     let cpu = facts.target_cpu().ok().and_then(|of| of.busiest_thread);
-    let is_its = |cpu: f64| {
-        let waits = threads.fullest * (1.0 - ready) - cpu;
-        waits + AGREE >= HALFWAY * sleeps
-    };
+    let is_its = |cpu: f64| threads.fullest * (1.0 - ready) - cpu + AGREE >= HALFWAY * sleeps;
     let is_one = threads.fullest >= FULL && cpu.is_none_or(is_its);
     // Where CPUs are full, and most of those at the disk run meanwhile, that is work, whichever threads do it.
     let cpus = [Resource::HostCpu, Resource::TargetCpu, Resource::TargetThread];

@@ -1,5 +1,4 @@
 //! Funnel: every request asks one process, which serves one caller at a time.
-//!
 //! `ceiling = 1 / a call's time of that process`
 //!
 //! Several of a kind (a process for each user, room, device) that wait in the middle of a call while others wait for them
@@ -33,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let is_server = may_serve && !of.is_one_of_several && !of.is_log_handler();
         is_server && (is_called || is_asked || works_always)
     });
-    if let Ok(claim) = of_a_kind(facts) {
+    if let Some(claim) = of_a_kind(facts) {
         return Ok(claim);
     }
     let known = |of: &Process| (of.is_called(), of.with_mail >= HALFWAY);
@@ -42,14 +41,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let funnel = funnel.or_not_here(none)?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
     // A process holds up its callers while it waits for another as while it works.
-    let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
+    let waits = taken(funnel) - funnel.running;
     let idle = format!("{who} has messages, and neither works nor waits for another process");
     let called = format!("{} of those that wait in a call wait for it", in_percent(funnel.callers));
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     // Who asks a process that waits for the disk is asked no sooner by itself.
     let syncs = |of: &&Process| {
         let is_other = of.pid != funnel.pid && of.is_called();
-        is_other && of.syncing >= HOLDS && of.syncing >= of.running
+        is_other && of.syncing >= HOLDS.max(of.running)
     };
     if let Some(of) = facts.processes.iter().find(syncs).filter(|_| waits > funnel.running) {
         return not_here(format!("{who} waits for {}, which is in a sync", of.words()));
@@ -58,7 +57,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (took, rate) = (duration(each), rate(1.0, each));
     let (active, online, waiting) = (node.active, node.online, funnel.waiting(callers));
     let (function, count) = (funnel.function, (online.ceil() as u64).max(2));
-    let stack = if funnel.stack.is_empty() { "not seen" } else { funnel.stack };
     Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
         .sum(format!("{who}: one call at a time, {took} each = {rate}"))
         .seen(format!(
@@ -66,7 +64,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              {online:.0} schedulers in use; it was in {function}"
         ))
         .also(funnel.is_called().then_some(called))
-        .lifted_by(remedies(facts, count, &format!("its stack: {stack}"), waits <= funnel.running)))
+        .lifted_by(remedies(facts, count, &format!("its stack: {}", stack(funnel)), waits <= funnel.running)))
 }
 
 /// Best first; `who` is in words. A call that waits takes its time in the caller as well; and of a watched service it is not known what
@@ -125,8 +123,12 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     })
 }
 
+fn stack<'a>(of: &Process<'a>) -> &'a str {
+    if of.stack.is_empty() { "not seen" } else { of.stack }
+}
+
 /// Where several alike are asked, each in the middle of a call, and more connections get more or it is not known.
-fn of_a_kind(facts: &Facts) -> Result<Claim, Silent> {
+fn of_a_kind(facts: &Facts) -> Option<Claim> {
     let callers = facts.callers();
     let is_stuck = |of: &&Process| {
         let is_asked = of.with_mail >= HALFWAY && (1..=callers).contains(&of.waiting(callers));
@@ -134,17 +136,14 @@ fn of_a_kind(facts: &Facts) -> Result<Claim, Silent> {
     };
     let stuck: Vec<_> = facts.processes.iter().filter(is_stuck).collect();
     let alike = |one: &&Process| stuck.iter().filter(|of| of.name == one.name).count();
-    let one = stuck.iter().copied().max_by_key(alike).filter(|one| alike(one) >= 2);
-    let one = one.or_not_here("no two processes of a kind have callers that wait")?;
-    let known = matches!(facts.place.regime, Regime::Full | Regime::RateSet);
-    silent_if(known, "so many are served at a time, whatever the load")?;
-    let kind: Vec<_> = stuck.iter().filter(|of| of.name == one.name).collect();
-    let waiting: u64 = kind.iter().map(|of| of.waiting(callers)).sum();
-    let calling = facts.run.whole(Subject::Node).mean(callees::CALLING)?;
-    let few = format!("{waiting} messages wait for {}, {calling:.1} processes in a call", one.name);
-    silent_if(calling < HALFWAY * waiting as f64 || waiting > callers, few)?;
-    let (count, each) = (kind.len(), facts.per_exchange(waiting as f64));
-    Ok(Claim::delay(At::Station(Station::Application), each)
+    let one = stuck.iter().copied().max_by_key(alike)?;
+    let (count, kind) = (alike(&one), stuck.iter().filter(|of| of.name == one.name));
+    let waiting: u64 = kind.map(|of| of.waiting(callers)).sum();
+    let calling = facts.run.whole(Subject::Node).mean(callees::CALLING).ok()?;
+    let is_limit = matches!(facts.place.regime, Regime::Full | Regime::RateSet);
+    let are_called = calling >= HALFWAY * waiting as f64 && waiting <= callers;
+    let each = facts.per_exchange(waiting as f64);
+    let claim = Claim::delay(At::Station(Station::Application), each)
         .sum(format!("{waiting} calls wait for {count} processes of {}, {} each", one.name, duration(each)))
         .seen(format!(
             "each of them was in the middle of a call, waiting in {}, while others waited for it; {calling:.1} processes \
@@ -156,7 +155,8 @@ fn of_a_kind(facts: &Facts) -> Result<Claim, Silent> {
             format!(
                 "do not wait inside a call: keep From, return {{noreply, State}}, and answer by gen_server:reply/2 when what \
                  it waits for comes; or let the caller or a process of its own wait. Its stack: {}",
-                if one.stack.is_empty() { "not seen" } else { one.stack }
+                stack(one)
             ),
-        )]))
+        )]);
+    (count >= 2 && !is_limit && are_called).then_some(claim)
 }
