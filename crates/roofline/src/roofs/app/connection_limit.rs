@@ -56,11 +56,9 @@ fn not_let_in(facts: &Facts) -> Option<Claim> {
 /// Accepted connections of whose requests no byte was read, while the same requests of others were answered all the time.
 fn not_read(facts: &Facts) -> Option<Claim> {
     facts.passed_over()?;
-    let ports = facts.watched.iter().map(|of| {
-        let unread = of.unanswered_unread.min(of.unanswered_alike);
-        (of.port, unread, of.accepted() - of.unanswered_unread)
-    });
-    let (port, unread, read) = ports.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let unread = |of: &Watched| of.unanswered_unread.min(of.unanswered_alike);
+    let of = facts.watched.iter().max_by(|a, b| unread(a).total_cmp(&unread(b)))?;
+    let (port, unread, read) = (of.port, unread(of), of.accepted() - of.unanswered_unread);
     let is_so = unread >= 1.0 && unread >= HOLDS * (unread + read) && read >= HALFWAY;
     let lasts = duration(facts.run.seconds());
     is_so.then(|| claim(unread + read, read, "read").seen(format!(

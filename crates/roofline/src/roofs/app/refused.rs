@@ -36,8 +36,7 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
 /// Connections of a closed loop that wait for an answer all the time, while others have many.
 fn unanswered(facts: &Facts) -> Option<Claim> {
     let (run, load) = (&facts.run, &facts.run.load);
-    let connections = f64::from(run.connections());
-    let unanswered = load.unanswered.round();
+    let (connections, unanswered) = (f64::from(run.connections()), load.unanswered.round());
     // One that was answered late, as behind a lost segment, shows that others in flight may be.
     let slowest = load.service.at(100.0)?.value as f64 / 1e9;
     let is_long = run.seconds() >= FEW * slowest && !run.header.plan.has_due_times();
@@ -63,25 +62,25 @@ fn failed(facts: &Facts) -> Result<Claim, Silent> {
     // A request that crosses the server's close is not refused: HTTP clients send it again (RFC 9112, 9.3.1).
     let closes = facts.closes_after().is_some();
     let is_between = |cause: &str| closes && matches!(cause, "closed" | "reset");
-    let errors = || load.errors.iter().filter(|(cause, _)| !is_between(cause));
-    let failed: u64 = errors().map(|(_, count)| count).sum::<u64>() + load.timed_out;
+    let errors = load.errors.iter().filter(|(cause, _)| !is_between(cause));
     // Good answers are counted in the measured stretch, failures over the whole run.
     let bad = load.exchanges.saturating_sub(load.good) as f64 / load.exchanges.max(1) as f64;
     let refused = (load.answered as f64 * bad).round() as u64;
-    let errors_of_requests = errors_of_requests(load);
-    let (asked, lost) = (load.answered + failed, refused + errors_of_requests + failed);
-    silent_if(lost == 0, "every exchange was answered")?;
-    let mut causes: Vec<_> = errors().map(|(cause, count)| (cause.as_str(), *count)).collect();
+    let wrong = errors_of_requests(load);
+    let mut causes: Vec<_> = errors.map(|(cause, count)| (cause.as_str(), *count)).collect();
     causes.extend([
         ("status 400, 408, 413, 414, 429, 431 or 5xx", refused),
-        ("other status of 4xx", errors_of_requests),
+        ("other status of 4xx", wrong),
         ("timeout", load.timed_out),
     ]);
     causes.retain(|(_, count)| *count > 0);
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let lost: u64 = causes.iter().map(|(_, count)| count).sum();
+    let asked = load.answered + lost - refused - wrong;
+    silent_if(lost == 0, "every exchange was answered")?;
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
-    let errors = errors_of_requests as f64 / load.answered.max(1) as f64;
-    let good = OpRate(load.good_throughput.0 * (1.0 - errors));
+    let right = 1.0 - wrong as f64 / load.answered.max(1) as f64;
+    let good = OpRate(load.good_throughput.0 * right);
     let log = "its log says why: a limit of connections, requests or their size (503, 429, 413, 431, 400), a worker that died (reset), a timeout of its own (closed)";
     Ok(claim(asked as f64, (asked - lost) as f64, log)
         .sum(format!("{lost} of {asked} exchanges failed or were refused; {good} good answers"))
@@ -96,22 +95,22 @@ fn errors_of_requests(load: &LoadSummary) -> u64 {
     if load.wrong.is_none() && all as f64 > HALFWAY * load.answered as f64 { all } else { 0 }
 }
 
-/// The port that turns away most by such a rate, and what its headers show.
-fn worst(facts: &Facts, rate: fn(&Exchanges) -> f64) -> Result<(u16, Exchanges), Silent> {
+/// The port that turns away most by such a rate, what its headers show, and the rate.
+fn worst(facts: &Facts, rate: fn(&Exchanges) -> f64) -> Result<(u16, Exchanges, f64), Silent> {
     let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
-    let worst = ports.max_by(|a, b| rate(&a.1).total_cmp(&rate(&b.1)));
+    let rates = ports.map(|(port, headers)| (port, headers, rate(&headers)));
+    let worst = rates.max_by(|a, b| a.2.total_cmp(&b.2));
     worst.or_not_here("the headers of its exchanges were not captured")
 }
 
 fn told_no(facts: &Facts) -> Result<Claim, Silent> {
-    let (port, headers) = worst(facts, Exchanges::told_no_per_s)?;
-    let (told, all) = (headers.told_no_per_s(), headers.per_s);
+    let (port, headers, told) = worst(facts, Exchanges::told_no_per_s)?;
+    let (all, others) = (headers.per_s, headers.per_s - told);
     silent_if(told < TURNED_AWAY * all || told <= 0.0, "too few answers begin with a refusal")?;
-    let seconds = facts.run.seconds();
     let mut sorts: Vec<_> = capture::Refusal::ALL.into_iter().zip(headers.refusals()).collect();
     sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let (sort, others) = (sorts[0].0.words(), all - told);
-    let [asked, served, refused] = [all, others, told].map(|rate| rate * seconds);
+    let sort = sorts[0].0.words();
+    let [asked, served, refused] = [all, others, told].map(|rate| rate * facts.run.seconds());
     let log = "its log says why: a limit of connections or requests (of a user, an address, all), a store that is full, a worker or \
                dependency that failed";
     Ok(claim(asked, served, log)
@@ -121,12 +120,10 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Requests in place of whose answer the service closes the connection.
 fn hung_up(facts: &Facts) -> Result<Claim, Silent> {
-    let (port, headers) = worst(facts, |of| of.hung_up_per_s)?;
-    let (lost, others) = (headers.hung_up_per_s, headers.per_s);
-    let few = lost < TURNED_AWAY * (lost + others) || lost <= 0.0;
-    silent_if(few, "too few requests are hung up on")?;
-    let seconds = facts.run.seconds();
-    let [refused, served, asked] = [lost, others, lost + others].map(|rate| rate * seconds);
+    let (port, headers, lost) = worst(facts, |of| of.hung_up_per_s)?;
+    let (all, others) = (lost + headers.per_s, headers.per_s);
+    silent_if(lost < TURNED_AWAY * all || lost <= 0.0, "too few requests are hung up on")?;
+    let [asked, served, refused] = [all, others, lost].map(|rate| rate * facts.run.seconds());
     let log = "its log says why: a message that it does not take (its size, kind or sender), a limit, a worker that died, \
                a timeout of its own";
     Ok(claim(asked, served, log)
@@ -155,13 +152,12 @@ fn dropped(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn refused(facts: &Facts) -> Result<Claim, Silent> {
-    let seconds = facts.run.seconds();
-    let (port, headers) = worst(facts, |of| of.refused_per_s)?;
-    let (lost, others) = (headers.refused_per_s, headers.per_s);
+    let (port, Exchanges { opened_per_s, per_s: others, .. }, lost) =
+        worst(facts, |of| of.refused_per_s)?;
     silent_if(lost <= 0.0, "no connection was refused or reset")?;
-    let refused = lost * seconds;
+    let [opened, refused] = [opened_per_s, lost].map(|rate| rate * facts.run.seconds());
     // Connections that were open before they were reset are added.
-    let asked = (headers.opened_per_s * seconds).max(refused);
+    let asked = opened.max(refused);
     let log = "its log says why: a limit of connections, a worker that died, a timeout of its own";
     Ok(claim(asked, asked - refused, log)
         .sum(format!("{refused:.0} of {asked:.0} connections to port {port} were refused or reset"))

@@ -23,16 +23,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let are_many = questions >= HALFWAY * inside || facts.asked_by_many().next().is_some();
     silent_if(are_many, asked)?;
     let each = asleep / facts.attained;
-    let (whole, rate) = (duration(under_way / facts.attained), OpRate(facts.attained));
+    let (took, whole) = (duration(each), duration(under_way / facts.attained));
+    let (rate, threads) = (OpRate(facts.attained), facts.waits_words());
     let watched = format!("{under_way:.1} requests");
     let many = if is_made { facts.run.connections_words() } else { watched };
     let twice = facts.run.connections().saturating_mul(2).to_string();
     let does = "keeps twice as many exchanges under way; nothing is full";
     let more = Remedy::plan(("load.connections", &twice), does, format!("-c {twice}"));
-    let (took, threads) = (duration(each), facts.waits_words());
-    let is_taken = unread < HALFWAY * asleep;
     let in_service = "in the service, and none of its threads runs for them";
-    let (at, sleeps, seen) = match is_taken {
+    let (at, sleeps, seen) = match unread < HALFWAY * asleep {
         true => (At::Station(Station::Application), "asleep in the application", in_service),
         false => (At::Service, "before it is read", "unread while the service sleeps"),
     };

@@ -12,8 +12,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let worst = large.max_by(|a, b| a.heap.total_cmp(&b.heap));
     let worst = worst.or_not_here("no sampled process at work has a large heap")?;
     let (cpu, _, let_run) = facts.schedulers()?;
-    let lists = facts.those(|of| of.of.last(port::LIST_MODE) == Ok(1) && of.bytes > 0.0);
-    let is_listed = lists.is_ok_and(|of| !of.these.is_empty());
+    let is_list = |of: &Connection| of.of.last(port::LIST_MODE) == Ok(1) && of.bytes > 0.0;
+    let is_listed = facts.connections().is_ok_and(|of| of.iter().any(is_list));
     silent_if(is_listed, "the garbage is data delivered as lists")?;
     let (dirty, all) = (cpu.dirty_cpu, cpu.scheduled());
     let collected = cpu.collecting + dirty;

@@ -1,5 +1,4 @@
 //! Tracing left on: each call, message or collection of serving processes is sent to a tracer.
-//!
 //! `work = the tracer's own work / throughput`, at the least: sending the events is not counted apart
 //!
 //! An emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
@@ -11,15 +10,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let samples = facts.serving_node()?;
     samples.last(waits::ASKED)?;
     let (node, target, let_run) = facts.schedulers()?;
-    let run = &facts.run;
-    let set = run.fact(Subject::Node, "tracing").filter(|fact| fact.starts_with("on"));
+    let set = facts.run.fact(Subject::Node, "tracing").filter(|fact| fact.starts_with("on"));
     let traced: Vec<_> = facts.processes.iter().filter(|of| of.traced).collect();
-    let slow = slow_emulator(run);
-    let all = facts.processes.len();
+    let (slow, all) = (slow_emulator(&facts.run), facts.processes.len());
     let none = format!("none of {all} sampled processes is traced, and the emulator has its JIT");
     silent_if(traced.is_empty() && set.is_none() && slow.is_none(), none)?;
-    let others = facts.processes.iter().filter(|of| !of.traced && !of.is_owner);
-    let told = others.filter(|of| of.mailbox > u64::from(run.connections()) && !traced.is_empty());
+    let many = u64::from(facts.run.connections());
+    let is_told = |of: &&Process| !of.traced && !of.is_owner && of.mailbox > many;
+    let told = facts.processes.iter().filter(is_told).filter(|_| !traced.is_empty());
     let tracer = told.max_by(|a, b| a.running.total_cmp(&b.running));
     let used = tracer.map_or(0.0, |tracer| {
         // A large mailbox is collected with it, on dirty schedulers.
@@ -27,7 +25,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (node.of_one(tracer.running) + collected) * let_run
     });
     let each = facts.per_exchange(used);
-    let (count, first) = (traced.len(), traced.first().map(|first| first.words()));
     let told = |of: &Process| {
         let (who, worked, mail) = (of.words(), in_percent(of.running), of.mailbox);
         format!(
@@ -40,19 +37,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         "dbg:stop(), recon_trace:clear(); then erlang:trace(all, false, [all]) and \
          erlang:trace_pattern({'_', '_', '_'}, false, [local])"
     };
-    let does = "lets the processes run without trace messages";
     let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
     let takes = format!("the tracer takes {}: {rate} or more without", facts.took(each));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(each > 0.0)
         .sum(if each > 0.0 { takes } else { "its cost is unknown".into() })
-        .seen(format!("{count} of {all} sampled processes are traced"))
-        .also(first.map(|first| format!("{first} is one of them")))
+        .seen(format!("{} of {all} sampled processes are traced", traced.len()))
+        .also(traced.first().map(|of| format!("{} is one of them", of.words())))
         .also(tracer.map(told))
         .also(set.map(|set| format!("tracing is {set}")))
         .also(slow)
         .at_least(Least::OfTarget)
-        .lifted_by([Remedy::by_knob(("trace", "off"), does, by_hand)]))
+        .lifted_by([Remedy::by_knob(
+            ("trace", "off"),
+            "lets the processes run without trace messages",
+            by_hand,
+        )]))
 }
 
 /// An emulator that is slow by its build: without JIT, or for debugging.
