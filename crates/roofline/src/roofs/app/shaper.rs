@@ -1,9 +1,7 @@
 //! A rate set for each connection: all move the same bytes a second, and wait in between.
 //! `delay = (last byte - first byte) x share of samples with nothing unsent`
-//!
-//! At a watched service, on what it sends and on what its clients send:
-//! - sent: `delay = connections amid an answer with nothing unsent / answers a second`, which all have the same rate;
-//! - read: `delay = connections that wait to be read / reads a second`, while their readers would take any message.
+//! What a watched service sends: `delay = connections amid an answer with nothing unsent / answers a second`, all at one rate.
+//! What it reads: `delay = connections that wait to be read / reads a second`, while their readers would take any message.
 //!
 //! Blind spot: a timer before each read, where all ask for the same.
 //! Source: limit_rate of nginx, shapers of ejabberd, limiters of EMQX, per-connection limits of proxies.
@@ -20,32 +18,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     )]))
 }
 
-struct Flows {
-    /// Mean bytes a second of one, and the largest deviation from that, relative to it.
-    rate: f64,
-    spread: f64,
-    /// The share of samples with nothing unsent, 0 to 1.
-    idle: f64,
-    /// Of one, a second, and for how long they were counted. Unit: seconds.
-    segments: f64,
-    over: f64,
-}
-
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = facts.run.load;
     silent_if(load.bytes_written > load.bytes_read, "requests are larger than answers")?;
     let answer = load.bytes_read as f64 / load.exchanges.max(1) as f64;
-    let flows = flows(facts)?;
-    let answers = flows.rate / answer.max(1.0);
-    let pieces = flows.segments / answers.max(1e-9);
+    let [rate, spread, idle, segments, over] = flows(facts)?;
+    let answers = rate / answer.max(1.0);
+    let pieces = segments / answers.max(1e-9);
     // Two, but for an answer that was cut at either end of what was counted.
     let few = format!("answers leave in {pieces:.1} pieces: they are not spread");
     silent_if(pieces < 1.0 + HALFWAY, few)?;
     // One answer more or less at either end of the counted time.
-    let chance = 2.0 / (answers * flows.over).max(1e-9);
-    let (each, within) = (bytes(flows.rate), in_percent(flows.spread));
+    let chance = 2.0 / (answers * over).max(1e-9);
+    let (each, within) = (bytes(rate), in_percent(spread));
     let differ = format!("connections differ: {each}/s on average, one by {within}");
-    silent_if(flows.spread > chance, differ)?;
+    silent_if(spread > chance, differ)?;
     let inside = facts.at(Station::Application);
     // A piece that a peer is asked for comes when the peer answers.
     let asleep = (facts.inside.asleep - facts.inside.questions()).max(0.0);
@@ -56,13 +43,13 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let slower = format!("alone an exchange takes {}: they wait for each other", duration(alone));
     silent_if(alone < EXPLAINED * load.service.mean() / 1e9, slower)?;
     let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
-    let spread = (service - first).max(0.0) * flows.idle * asleep;
+    let waits = (service - first).max(0.0) * idle * asleep;
     let why = "the kernel holds the late part of an answer, or the CPU computes it";
-    silent_if(spread <= 0.0, why)?;
+    silent_if(waits <= 0.0, why)?;
     let (many, all) = (facts.run.connections(), facts.run.connections_words());
     let rate = OpRate(f64::from(many) * answers);
-    let (first, service, idle) = (duration(first), duration(service), in_percent(flows.idle));
-    Ok(Claim::delay(At::Service, spread)
+    let (first, service, idle) = (duration(first), duration(service), in_percent(idle));
+    Ok(Claim::delay(At::Service, waits)
         .sum(format!("{all} x {each}/s / {} = {rate}", bytes(answer)))
         .seen(format!(
             "each connection gets {each}/s, within {within}; answers begin after {first} and end after {service}, \
@@ -70,7 +57,9 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
         )))
 }
 
-fn flows(facts: &Facts) -> Result<Flows, Missing> {
+/// Of one connection, on average: bytes a second, the largest deviation from that (relative to it), the share of samples with
+/// nothing unsent, segments a second; and for how many seconds they were counted.
+fn flows(facts: &Facts) -> Result<[f64; 5], Missing> {
     let (mut rates, mut idle, mut segments, mut longest) = (Vec::new(), 0.0, 0.0, 0.0_f64);
     // Nothing left to send, at most two segments in flight: a piece, and the one before where its ACK was delayed.
     let is_idle = |unacked, unsent: Bytes| unacked <= 2 && unsent.0 == 0;
@@ -88,7 +77,7 @@ fn flows(facts: &Facts) -> Result<Flows, Missing> {
     let count = rates.len() as f64;
     let rate = rates.iter().sum::<f64>() / count;
     let spread = rates.iter().map(|of| (of - rate).abs()).fold(0.0, f64::max) / rate;
-    Ok(Flows { rate, spread, idle: idle / count, segments: segments / count, over: longest })
+    Ok([rate, spread, idle / count, segments / count, longest])
 }
 
 fn watched(facts: &Facts) -> Result<Claim, Silent> {
@@ -101,9 +90,8 @@ fn watched(facts: &Facts) -> Result<Claim, Silent> {
     })
 }
 
-/// What its clients send, where the service is not seen inside: it has time to read, serves nobody, and leaves as much
-/// unread on each connection. Who serves one at a time always serves one; where none waits for another, those that were read
-/// wait for what another one's client sends.
+/// What its clients send, where the service is not seen inside: it has time to read, serves nobody (who serves one at a time
+/// always serves one), and leaves as much unread on each connection.
 fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let [unread, served] = [facts.ports(|of| of.unread), facts.ports(|of| of.in_application())];
     let few = format!("{unread:.1} connections wait to be read");
@@ -122,15 +110,13 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let (low, high) = (rates[rates.len() / 10], rates[rates.len() - 1 - rates.len() / 10]);
     let are = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("they are read at {are}, not all at the same rate"))?;
-    let rate = bytes((low + high) / 2.0);
     Ok(Claim::delay(At::Service, facts.per_exchange(unread))
-        .sum(format!("{unread:.1} connections x {rate}/s"))
+        .sum(format!("{unread:.1} connections x {}/s", bytes((low + high) / 2.0)))
         .seen(format!(
             "{unread:.1} connections wait to be read while the service has nothing to do; each is read at {are}"
         )))
 }
 
-/// What it sends.
 fn given(facts: &Facts) -> Result<Claim, Silent> {
     let (port, headers) = facts.captured()?;
     let (answering, open, all) = (port.answering, port.connections, headers.answering);
@@ -148,7 +134,6 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
         )))
 }
 
-/// What its clients send.
 fn taken(facts: &Facts) -> Result<Claim, Silent> {
     mean_over(&facts.run.flows(Side::Server), |flow| flow.mean(tcp_info::RQUEUE))?;
     let these = facts.those(|each| is_held(&each.of))?.these;
