@@ -8,17 +8,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
     facts.host.as_ref().map_err(Clone::clone)?;
-    let strangers = facts.stations.strangers;
-    let Strangers { had, lost } =
-        strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"))?;
-    let cpus = target.cpus;
+    let strangers = facts.stations.strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"));
+    let Strangers { had, lost } = strangers?;
+    let (cpus, used, work) = (target.cpus, target.cores, target.work());
     let none = format!("other tenants used {had:.2} of its {cpus:.0} CPUs, and it waited for none");
     silent_if(lost <= 0.0, none)?;
     let each = facts.per_exchange(lost);
-    let work = target.work();
     let rate = OpRate(facts.attained.max(1e-9) * (work + lost) / work.max(1e-6));
-    let steal =
-        facts.run.of(Subject::Host).rate(stat::STEAL).ok().filter(|steal| *steal >= HALFWAY * had);
+    let steal = facts.run.of(Subject::Host).rate(stat::STEAL).ok();
+    let steal = steal.filter(|steal| *steal >= HALFWAY * had);
     let (does, by_hand) = match steal {
         Some(_) => (
             "ends the steal: the hypervisor runs other machines on these CPUs",
@@ -30,7 +28,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ),
     };
     let [worked, waited] = [facts.per_exchange(work), each].map(duration);
-    let (used, what) = (target.cores, facts.each());
+    let what = facts.each();
     Ok(Claim::cause(vec![Part::Taken { resource: Resource::TargetCpu, each }])
         .and((lost >= HOLDS * facts.under_way()).then_some(Part::Delay { at: At::Service, each }))
         // Else the CPUs are full of the target's own work; or of its clients', which come with it.

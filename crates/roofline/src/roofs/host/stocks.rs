@@ -1,6 +1,5 @@
 //! What each connection takes one of runs out: the next ones wait or fail (`system_limit`). Three of a kind, by what.
-//! `turned away = connections that wait to be accepted or failed, of all`; else answers that are refusals, as what they
-//! take, a file or a socket, is not there either
+//! `turned away = connections that wait to be accepted or failed, of all`; else answers that are refusals
 //! Source: RLIMIT_NOFILE, getrlimit(2); EMFILE, accept(2); +Q and +P of erl(1); `erlang:system_info(port_limit)`.
 
 use crate::prelude::*;
@@ -11,24 +10,23 @@ impl Stock {
         let taken = format!("{} of {} {name} are in use", of.taken, of.limit);
         silent_if(of.out < HALFWAY, &taken)?;
         let waiting = facts.accept_queue().map_or(0.0, |queue| queue.waiting) + facts.try_again();
-        let (load, counted) = (facts.run.load, |per_s: f64| per_s * facts.run.seconds());
-        let failed = match facts.load {
-            Load::Made => load.errors.values().sum::<u64>() as f64,
-            // Accepted with the last one, and closed as what they need besides has none.
-            Load::Watched if self == Stock::Descriptors => {
-                counted(facts.by_headers(|of| of.refused_per_s))
+        let load = facts.run.load;
+        let (failed, answers, good) = match facts.load {
+            Load::Made => {
+                let failed = load.errors.values().sum::<u64>();
+                (failed as f64, load.exchanges as f64, load.good as f64)
             }
-            Load::Watched => 0.0,
+            Load::Watched => {
+                let all =
+                    |rate: fn(&Exchanges) -> f64| facts.by_headers(rate) * facts.run.seconds();
+                let (refused, told) = (all(|of| of.refused_per_s), all(|of| of.per_s));
+                // Accepted with the last one, and closed as what they need besides has none.
+                let failed = if self == Stock::Descriptors { refused } else { 0.0 };
+                let answers = told + all(|of| of.hung_up_per_s);
+                (failed, answers, told - all(Exchanges::told_no_per_s))
+            }
         };
         let lost = waiting + failed;
-        let (answers, good) = match facts.load {
-            Load::Made => (load.exchanges as f64, load.good as f64),
-            Load::Watched => {
-                let told = counted(facts.by_headers(|of| of.per_s));
-                let hung_up = counted(facts.by_headers(|of| of.hung_up_per_s));
-                (told + hung_up, told - counted(facts.by_headers(Exchanges::told_no_per_s)))
-            }
-        };
         // Those that are open may be answered by refusals: what an answer takes is not there either.
         let (asked, served, what) = match facts.let_in(lost) {
             _ if lost == 0.0 && good < HALFWAY * answers => {
@@ -48,7 +46,6 @@ impl Stock {
     }
 }
 
-/// Twice as many as are taken and wanted.
 fn remedy(stock: Stock, of: &Taken, turned_away: f64) -> Remedy {
     let more = of.taken.saturating_add(turned_away as u64).saturating_mul(2).next_power_of_two();
     let (flag, does) = match stock {

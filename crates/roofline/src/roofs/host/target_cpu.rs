@@ -14,23 +14,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let spins = format!(", and spun for {:.2} more", target.spinning);
     let spins = if target.spinning >= AT_WORK { spins.as_str() } else { "" };
     let seen = format!("it used {cores:.2} of the {cpus} CPUs it may use{spins}");
+    let claim = |resource, servers, each| {
+        let claim = Claim::place(vec![Part::capacity(resource, servers, each)]);
+        claim.seen(seen).also(in_whose_code(facts, target))
+    };
     let Some(thread) = thread else {
         let each = facts.per_exchange(cores);
         let (took, rate) = (duration(each), rate(cpus, each));
-        return Ok(Claim::place(vec![Part::capacity(Resource::TargetCpu, cpus, each)])
+        return Ok(claim(Resource::TargetCpu, cpus, each)
             .sum(format!("{cpus} CPUs / {took} CPU {} = {rate}", facts.each()))
-            .seen(seen)
-            .also(in_whose_code(facts, target))
             .lifted_by([Remedy::more_cpus(facts, cpus)]));
     };
     let many = format!("{:.0} of its threads, each", thread.servers);
     let who = if thread.servers.round() > 1.0 { many.as_str() } else { "one of its threads" };
     let (full, each) = (in_percent(thread.fullness()), facts.per_exchange(thread.used));
     let (took, rate) = (facts.took(each), rate(thread.servers, each));
-    Ok(Claim::place(vec![Part::capacity(Resource::TargetThread, thread.servers, each)])
+    Ok(claim(Resource::TargetThread, thread.servers, each)
         .sum(format!("{who} {full} used, {took} = {rate}"))
-        .seen(seen)
-        .also(in_whose_code(facts, target))
         .lifted_by([Remedy::human(
             "spreads the work over more threads or processes",
             "more workers (nginx: worker_processes auto; gunicorn: --workers; redis: io-threads, or \
@@ -38,8 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// `62 % of its user code is in libz.so.1, 48 % in longest_match`, `99 % of its user code is in server, 29 % collects garbage`, or
-/// `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
+/// `62 % of its user code is in libz.so.1, 48 % in longest_match`; `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
 fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
     let named = |fact| facts.run.fact(Subject::Target, fact);
     let share = share_of(&facts.run, kernel_code::SAMPLES, kernel_code::BUSIEST);
@@ -48,9 +47,9 @@ fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
         let (all, share) = (in_percent(target.kernel), in_percent(share));
         return Some(format!("{all} of its CPU time is in the kernel, {share} of that in {name}"));
     }
-    let share = in_percent(share_of(&facts.run, code::SAMPLES, code::BUSIEST)?);
-    let much =
-        |those| share_of(&facts.run, code::SAMPLES, those).filter(|share| *share >= FEW.recip());
+    let share = |those| share_of(&facts.run, code::SAMPLES, those);
+    let much = |those| share(those).filter(|share| *share >= FEW.recip());
+    let all = in_percent(share(code::BUSIEST)?);
     let file = named("busiest_code")?;
     let in_function = |(share, name): (f64, &str)| {
         let name = name.strip_suffix(&format!(" of {file}")).unwrap_or(name);
@@ -59,5 +58,5 @@ fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
     let collects = |share| format!(", {} collects garbage", in_percent(share));
     let function = much(code::BUSIEST_FUNCTION).zip(named("busiest_function")).map(in_function);
     let more = [function, much(code::COLLECTING).map(collects)].map(Option::unwrap_or_default);
-    Some(format!("{share} of its user code is in {file}{}", more.concat()))
+    Some(format!("{all} of its user code is in {file}{}", more.concat()))
 }
