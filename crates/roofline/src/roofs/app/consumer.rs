@@ -12,13 +12,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn full(facts: &Facts) -> Option<Claim> {
     let queue = always_full(&facts.run)?;
     let (limit, each) = (queue.consumers?.prefetch?, queue.each()?);
-    let rate = OpRate(queue.taken / queue.seconds);
-    let took = duration(each);
+    let (took, rate) = (duration(each), OpRate(queue.taken / queue.seconds));
     let sum = format!(
         "consumers always hold the {limit:.0} messages that they may: {limit:.0} / {took} = {rate}"
     );
-    let claim = claim(facts, &queue, Part::capacity(Resource::Slots, limit, each));
-    Some(claim.sum(sum).lifted_by(remedies(facts, &queue)))
+    let part = Part::capacity(Resource::Slots, limit, each);
+    Some(claim(facts, &queue, part, sum, remedies(facts, &queue)))
 }
 
 /// Consumers without a limit that hold more than they acknowledge meanwhile: what has come is worked off.
@@ -35,8 +34,8 @@ fn works_off(facts: &Facts) -> Option<Claim> {
          that wait, and those that come later have nothing to do",
     );
     // One after the other, as it seems: how many of them work is not known.
-    let claim = claim(facts, &queue, Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0));
-    Some(claim.sum(sum).lifted_by([share, faster(facts)]))
+    let part = Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0);
+    Some(claim(facts, &queue, part, sum, vec![share, faster(facts)]))
 }
 
 fn grows(facts: &Facts) -> Result<Claim, Silent> {
@@ -46,24 +45,21 @@ fn grows(facts: &Facts) -> Result<Claim, Silent> {
         true => Part::TurnedAway { asked: queue.published, served: queue.taken },
         false => Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0)),
     };
-    Ok(claim(facts, &queue, part).sum(sum(&queue)).lifted_by(remedies(facts, &queue)))
-}
-
-fn claim(facts: &Facts, queue: &Growing, part: Part) -> Claim {
-    Claim::cause(vec![part]).seen(seen(facts, queue))
-}
-
-fn sum(queue: &Growing) -> String {
     let name = queue.name.as_ref().map_or("its queues in total".into(), |of| format!("queue {of}"));
     let more = format!("{name} grew by {:.0} in {}", queue.grown, duration(queue.seconds));
     let [put, taken] = [queue.published, queue.taken].map(|count| OpRate(count / queue.seconds));
     // Of a cluster's queues only the growth is known.
-    match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
+    let sum = match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
         (true, true) => format!("{put} published, none consumed; {more}"),
         (true, false) => format!("{put} published, {taken} acknowledged; {more}"),
         (false, true) => format!("none consumed; {more}"),
         (false, false) => more,
-    }
+    };
+    Ok(claim(facts, &queue, part, sum, remedies(facts, &queue)))
+}
+
+fn claim(facts: &Facts, of: &Growing, part: Part, sum: String, lift: Vec<Remedy>) -> Claim {
+    Claim::cause(vec![part]).sum(sum).seen(seen(facts, of)).lifted_by(lift)
 }
 
 fn seen(facts: &Facts, queue: &Growing) -> String {
@@ -93,7 +89,6 @@ fn seen(facts: &Facts, queue: &Growing) -> String {
 }
 
 fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
-    let is_rabbit = facts.is_beam();
     if queue.consumers.is_some_and(|of| of.count == 0.0) {
         let list = facts.if_beam("rabbitmqctl list_consumers, ");
         let start = format!("start its consumer, or find out why it is gone ({list}its log)");
@@ -102,7 +97,7 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
             "unbind it, or give it a policy with max-length or message-ttl",
         );
         let start = Remedy::human("gives the queue a consumer", start);
-        return std::iter::once(start).chain(is_rabbit.then_some(limit)).collect();
+        return std::iter::once(start).chain(facts.is_beam().then_some(limit)).collect();
     }
     let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) else {
         let shown = facts.if_beam(" (rabbitmqctl list_consumers shows the present ones)");
@@ -122,13 +117,12 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
             "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on its messages \
              concurrently"
         ),
-    );
+    ).serving(wanted);
     let one = facts.if_beam(" with a prefetch of 1");
     let more = format!("{wanted:.0} consumers{one}, instead of {:.0}", of.count);
     let does = "processes as many messages at a time as are published while one is processed";
-    let larger = is_rabbit.then(|| larger.serving(wanted));
     let more = Remedy::human(does, more).serving(wanted);
-    larger.into_iter().chain([more, faster(facts)]).collect()
+    facts.is_beam().then_some(larger).into_iter().chain([more, faster(facts)]).collect()
 }
 
 fn faster(facts: &Facts) -> Remedy {

@@ -1,9 +1,6 @@
 //! A dependency: requests wait for another service that the target asked.
-//!
 //! `each = questions out / throughput`, on the target's own connections: those on which it sent last and has no answer yet
-//!
-//! Connections that many requests share show one question at most: there segments count ([`Inside::by_segments`]), or
-//! the experiment decides ([`crate::facts::shared`]).
+//! On connections that many requests share, segments count ([`Inside::by_segments`]), or [`crate::facts::shared`].
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use crate::prelude::*;
@@ -17,9 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let most = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let most = most.map(|asked| (asked, facts.shared(asked)));
-    // Of several shared connections that on which most requests wait.
-    let of_many = facts.asked_by_many().max_by(|a, b| a.1.total_cmp(&b.1));
-    let of_many = of_many.map(|(asked, out)| (asked, Some(out)));
+    let of_many = facts.asked_by_many().map(|(asked, out)| (asked, Some(out)));
     let out = |of: &(&Asked, Option<f64>)| of.1.unwrap_or(of.0.asked);
     let asked = most.into_iter().chain(of_many).max_by(|a, b| out(a).total_cmp(&out(b)));
     let (asked, shared) = asked.or_not_here("it waits for no answer of a dependency")?;
@@ -69,16 +64,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;
     silent_if(!is_there, format!("{few} {there}"))?;
-    let each = facts.per_exchange(out);
-    let who = asked.words();
-    let last = onward(asked).last().unwrap_or(asked);
-    let all = asked.connections;
-    let (took, open) = (duration(each), asked.asked.min(all));
+    let (each, at_once) = (facts.per_exchange(out), served.unwrap_or(out));
+    let (who, last) = (asked.words(), onward(asked).last().unwrap_or(asked));
+    let (all, open) = (asked.connections, asked.asked.min(asked.connections));
     let part = match facts.place.regime {
-        Regime::Full => {
-            let at_once = served.unwrap_or(out);
-            Part::capacity(Resource::Slots, at_once, facts.per_exchange(at_once))
-        }
+        Regime::Full => Part::capacity(Resource::Slots, at_once, facts.per_exchange(at_once)),
         _ => Part::Delay { at: At::Station(station), each },
     };
     let (how, lifts) = match served {
@@ -88,7 +78,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             let how = format!(", which serves {many} at a time / {} = {rate}", duration(each));
             (how, "serves more at a time, or each sooner")
         }
-        None => (format!(", {took} each"), "answers sooner, or gets fewer calls"),
+        None => (format!(", {} each", duration(each)), "answers sooner, or gets fewer calls"),
+    };
+    let used = |cores: f64| {
+        let is_one = (FULL..1.0 + AGREE).contains(&cores);
+        let full = if is_one { ": as much as one thread can" } else { "" };
+        format!("it used {cores:.2} CPUs{full}")
     };
     // Who asks less often spares also what asking takes here.
     let least = served.is_none().then_some(Least::OfTarget);
@@ -96,7 +91,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}{how}"))
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(in_turn(asked))
-        .also(busy(last))
+        .also(last.cores.map(used))
         .lifted_by([Remedy::human(lifts, by_hand(last, served))]))
 }
 
@@ -116,13 +111,11 @@ fn hangs(facts: &Facts) -> Option<Claim> {
     Some(claim.lifted_by([Remedy::human("answers all", by_hand(asked, None))]))
 }
 
-/// Requests wait until what the service writes to its output is read.
 fn writes(facts: &Facts, output: &UnreadOutput) -> Claim {
-    let each = output.each;
-    let waits = format!("{} of waiting until {} takes more", facts.took(each), output.reader);
-    let claim = Claim::delay(At::Station(output.station), each);
-    Claim { role: Role::Elsewhere, least: Some(Least::Asleep), ..claim }
-        .sum(waits)
+    let claim = Claim::delay(At::Station(output.station), output.each).at_least(Least::Asleep);
+    let took = facts.took(output.each);
+    Claim { role: Role::Elsewhere, ..claim }
+        .sum(format!("{took} of waiting until {} takes more", output.reader))
         .seen(&output.seen)
         .lifted_by([Remedy::human(
             "reads as fast as it is written, or drops what it can't take",
@@ -147,25 +140,15 @@ fn by_hand(asked: &Asked, served: Option<f64>) -> String {
         );
     }
     let how = "linerate doctor :PORT on its host; call it less often, or several calls at once";
-    if served.is_some_and(|served| served < TWO) {
-        return format!(
+    match served {
+        Some(..TWO) => format!(
             "find out what only one request of {who} has at a time (its only worker, a lock, the file of a PHP session): \
              {how}"
-        );
-    }
-    if served.is_some() {
-        return format!(
+        ),
+        Some(_) => format!(
             "give {who} more workers (PHP-FPM: pm.max_children; gunicorn, uWSGI, puma: workers or threads; Apache: \
              MaxRequestWorkers), or find out what they wait for: {how}"
-        );
+        ),
+        None => format!("find out what {who} does: {how}"),
     }
-    format!("find out what {who} does: {how}")
-}
-
-/// `it used 1.00 CPUs: as much as one thread can`.
-fn busy(asked: &Asked) -> Option<String> {
-    let cores = asked.cores?;
-    let is_one = (FULL..1.0 + AGREE).contains(&cores);
-    let full = if is_one { ": as much as one thread can" } else { "" };
-    Some(format!("it used {cores:.2} CPUs{full}"))
 }
