@@ -1,7 +1,5 @@
 //! So many at a time: the service accepts all requests and works on `k` of them, whatever is asked.
-//! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`
-//!
-//! One at a time is `app.serial`, more are `app.pool`.
+//! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`; one is `app.serial`, more are `app.pool`
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;
@@ -14,13 +12,19 @@ pub(in crate::roofs) enum AtOnce {
 impl AtOnce {
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
         let stops = Stops::of(facts).filter(|_| matches!(self, AtOnce::Serial));
+        let go_on = Remedy::human(
+            "lets other requests proceed meanwhile",
+            "find what runs during the stops: garbage collection (the runtime's log: -Xlog:gc, GODEBUG=gctrace=1, \
+             --trace-gc), a periodic job, a lock that is held for long, a snapshot to disk; strace -f -p PID, perf top -p \
+             PID and py-spy dump show it while it lasts",
+        );
         if let Some(stops) = stops.filter(|_| facts.place.resource != Some(Resource::Slots)) {
             let each = facts.per_exchange(stops.share * facts.under_way());
             // What stops them may be known: a slow reader of all, a collection, a process that all ask.
             return Ok(Claim::place(vec![Part::Delay { at: At::Service, each }])
                 .sum(stops.words())
                 .seen(seen(facts))
-                .lifted_by([go_on()]));
+                .lifted_by([go_on]));
         }
         let is_inside = facts.place.station == Some(Station::Application);
         let (at_once, alone) = match facts.application_serves_fewer().filter(|_| is_inside) {
@@ -35,7 +39,7 @@ impl AtOnce {
         let alone = alone * served / at_once.mid.max(1.0);
         let count = if is_one { "one".to_owned() } else { number(at_once) };
         let remedy = match self {
-            AtOnce::Serial if stops.is_some() => go_on(),
+            AtOnce::Serial if stops.is_some() => go_on,
             AtOnce::Serial => Remedy::by_knob(
                 ("shards", "16"),
                 "serves several requests at a time instead of one",
@@ -68,15 +72,6 @@ fn asks(facts: &Facts, served: f64) -> String {
     asked.map_or(String::new(), |of| format!("what is served waits for {}; ", of.words()))
 }
 
-fn go_on() -> Remedy {
-    Remedy::human(
-        "lets other requests proceed meanwhile",
-        "find what runs during the stops: garbage collection (the runtime's log: -Xlog:gc, GODEBUG=gctrace=1, \
-         --trace-gc), a periodic job, a lock that is held for long, a snapshot to disk; strace -f -p PID, perf top -p \
-         PID and py-spy dump show it while it lasts",
-    )
-}
-
 /// How many at a time, and how long each takes.
 fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let place = &facts.place;
@@ -98,8 +93,7 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     Ok((at_once, at_once.mid.max(1.0) / facts.attained))
 }
 
-/// The same at a watched service: a constant number while more wait. The surest first: by threads that hold something in turn; by
-/// order; by what those in service wait for.
+/// The same of a watched service; the surest first: by threads in turn, by order, by what those in service wait for.
 fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let place = &facts.place;
     let is_inside = place.station.is_some_and(|of| At::Service.covers(of));
@@ -198,7 +192,6 @@ fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<f64> {
     (inside.running < 0.5 * at_once).then_some(at_once)
 }
 
-/// Whether half of these connections have a question out, and no more than one each.
 fn are_in_use(of: &Asked) -> bool {
     let may_be_shared = of.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * of.asked);
     of.asked >= HALFWAY * of.connections.max(1.0) && !may_be_shared

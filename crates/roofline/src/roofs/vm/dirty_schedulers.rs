@@ -18,15 +18,13 @@ impl Pool {
         let (all, host) = (count as u64, &facts.run.header.host);
         let cpus = u64::from(facts.run.header.target.cpus.unwrap_or(host.cpus));
         let enough = match self {
-            // Computing takes a CPU each.
             Pool::Computing => cpus.max(all + 1),
             // A job of I/O mostly waits; ten are the emulator's default, 1024 its maximum (erl(1)).
             Pool::Io => (all * 2).max(all + waiting.ceil() as u64).clamp(10, 1024),
         };
         // There are no more of them for computing than normal ones (erl(1)).
-        let node = facts.run.node().ok();
-        let few = node.and_then(|node| node.last(vm::SCHEDULERS_ONLINE).ok());
-        let few = few.is_some_and(|schedulers| schedulers < enough);
+        let online = facts.run.node().map(|node| node.last(vm::SCHEDULERS_ONLINE));
+        let few = online.is_ok_and(|online| online.is_ok_and(|normal| normal < enough));
         Ok(Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
             .sum(format!("{all} schedulers, {took} of jobs {} = {rate}", facts.each()))
             .seen(format!("{busy:.2} of {all} had a job, and {waiting:.1} more jobs waited"))
@@ -34,7 +32,6 @@ impl Pool {
     }
 }
 
-/// As many of them; and as many normal ones, where those are too few.
 fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
     let by_default = ", or remove the flag: by default there is one for each scheduler";
     let usual = "; 16 to 64 is usual for databases. Or fewer and larger file operations";

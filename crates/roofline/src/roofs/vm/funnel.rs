@@ -1,8 +1,6 @@
 //! Funnel: every request asks one process, which serves one caller at a time.
-//! `ceiling = 1 / a call's time of that process`
-//!
-//! Several of a kind (a process for each user, room, device) that wait in the middle of a call while others wait for them
-//! limit no rate together: `delay = messages in their mailboxes / throughput`
+//! `ceiling = 1 / a call's time of that process`; of several of a kind (a process for each user, room, device) that wait in
+//! the middle of a call while others wait for them, `delay = messages in their mailboxes / throughput`
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;
@@ -67,8 +65,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(remedies(facts, count, &format!("its stack: {}", stack(funnel)), waits <= funnel.running)))
 }
 
-/// Best first; `who` is in words. A call that waits takes its time in the caller as well; and of a watched service it is not known what
-/// comes without any.
+/// Best first. A call that waits does so in the caller as well; of a watched service it is not known what comes without any.
 fn remedies(facts: &Facts, count: u64, who: &str, works: bool) -> Vec<Remedy> {
     let spread =
         format!("start {count} processes and choose one by erlang:phash2(Key, {count}); {who}");
@@ -84,8 +81,7 @@ fn remedies(facts: &Facts, count: u64, who: &str, works: bool) -> Vec<Remedy> {
     }
 }
 
-/// Of a node that is seen from outside only: what works there all the time, one request at a time, asks nobody and leaves a
-/// CPU idle, is one process.
+/// Seen from outside: what always works in a node, one request at a time, asks nobody and leaves a CPU idle, is one process.
 fn from_outside(facts: &Facts) -> Option<Claim> {
     let inside = &facts.inside;
     // One of several schedulers is full, and requests sleep: it runs the same process all the time. The others would take
@@ -101,7 +97,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
         _ => false,
     })?;
     let is_one = facts.place.regime == Regime::Full;
-    let waits_for_others = inside.questions() >= HALFWAY || inside.disk >= HALFWAY;
+    let waits_for_others = inside.questions().max(inside.disk) >= HALFWAY;
     let work = facts.target_cpu().ok()?.work();
     let works_always = (FULL..TWO).contains(&work) && !facts.no_cpu_is_idle();
     // Several that run or could run are several processes, which ask for what one of them holds.

@@ -1,7 +1,6 @@
 //! Native code that blocks schedulers: calls of tens of milliseconds, while no other process runs there.
 //! `work = time of long time slices / throughput`
 //! `delay = half of the squares of their lengths a second / schedulers`: who comes waits for the slice's rest.
-//!
 //! Erlang code takes no slice of 20 ms: a process yields after 4,000 reductions, about a millisecond. A call that waits (a
 //! device, a lock) blocks a scheduler: active by its own account, by the kernel neither running nor ready.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3); the mean residual time of a
@@ -104,6 +103,5 @@ fn long(of: &Of) -> Result<[f64; 3], Missing> {
     let a_second = slices as f64 / timed;
     // Without their lengths (older evidence) each is taken for the least that is reported.
     let busy = of.grown(vm::LONG_SCHEDULE_TIME).map_or(a_second * LONG, |busy| busy / timed);
-    let wait = of.grown(vm::LONG_SCHEDULE_WAIT).map_or(0.0, |wait| wait / timed);
-    Ok([a_second, busy, wait])
+    Ok([a_second, busy, of.grown(vm::LONG_SCHEDULE_WAIT).map_or(0.0, |wait| wait / timed)])
 }

@@ -48,8 +48,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(lifted(Claim::work(Resource::TargetCpu, each).sum(sum).seen(seen)))
 }
 
-/// The share of the target's user code that looks for removed terms, and that of its work which changes take by it.
-/// None: there is no such code.
+/// The share of the target's user code that looks for removed terms, if any, and that of its work which changes take by it.
 fn looking(facts: &Facts) -> Option<(f64, f64)> {
     facts.has_traffic().ok()?;
     // Fewer are chance, or code that was loaded anew.
@@ -59,7 +58,6 @@ fn looking(facts: &Facts) -> Option<(f64, f64)> {
     (looking > 0.0).then(|| (looking, (looking / LOOKING).min(1.0 - FEW.recip())))
 }
 
-/// Of a node that is not seen inside.
 fn from_outside(facts: &Facts) -> Option<Claim> {
     let (looking, share) = looking(facts)?;
     let work = facts.target_work().ok()?;

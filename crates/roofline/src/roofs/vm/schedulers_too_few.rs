@@ -43,7 +43,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([remedy.serving(cpus)]))
 }
 
-/// Of a node that is not seen inside: all its schedulers are full, and they are fewer than the CPUs that it may use.
 fn from_outside(facts: &Facts) -> Option<Claim> {
     let threads = facts.threads().filter(|of| facts.is_node_outside() && of.fullest_schedules())?;
     let schedulers = threads.schedulers as f64;

@@ -1,6 +1,5 @@
 //! Tracing left on: each call, message or collection of serving processes is sent to a tracer.
 //! `work = the tracer's own work / throughput`, at the least: sending the events is not counted apart
-//!
 //! An emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
 //! Source: `erlang:trace/3`, `process_info/2` (`trace`), `system_info/1` (`emu_flavor`, `build_type`).
 
@@ -37,6 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         "dbg:stop(), recon_trace:clear(); then erlang:trace(all, false, [all]) and \
          erlang:trace_pattern({'_', '_', '_'}, false, [local])"
     };
+    let does = "lets the processes run without trace messages";
     let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
     let takes = format!("the tracer takes {}: {rate} or more without", facts.took(each));
     Ok(Claim::work(Resource::TargetCpu, each)
@@ -48,14 +48,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also(set.map(|set| format!("tracing is {set}")))
         .also(slow)
         .at_least(Least::OfTarget)
-        .lifted_by([Remedy::by_knob(
-            ("trace", "off"),
-            "lets the processes run without trace messages",
-            by_hand,
-        )]))
+        .lifted_by([Remedy::by_knob(("trace", "off"), does, by_hand)]))
 }
 
-/// An emulator that is slow by its build: without JIT, or for debugging.
 fn slow_emulator(run: &Run) -> Option<String> {
     let fact = |name| run.fact(Subject::Node, name);
     match (fact("build_type"), fact("emu_flavor")) {
