@@ -51,13 +51,11 @@ fn in_process(facts: &Facts, of: &Process, calling: f64) -> Claim {
     let waiting = if calling >= HALFWAY * all { all } else { calling };
     let served = if facts.load == Load::Watched { waiting } else { 1.0 };
     let each = facts.per_exchange(of.syncing * served);
-    let (syncing, callers) = (in_percent(of.syncing), in_percent(of.callers));
+    let [syncing, callers] = [of.syncing, of.callers].map(in_percent);
+    let (who, function) = (of.words(), of.function);
     Claim::delay(At::Service, each)
-        .sum(format!("{} is in a sync for {syncing} of the time, {}", of.words(), facts.took(each)))
-        .seen(format!(
-            "{callers} of those that wait in a call wait for it; it was in {}",
-            of.function
-        ))
+        .sum(format!("{who} is in a sync for {syncing} of the time, {}", facts.took(each)))
+        .seen(format!("{callers} of those that wait in a call wait for it; it was in {function}"))
 }
 
 /// Where most of them are in a sync, or most are not; silent in the other case.

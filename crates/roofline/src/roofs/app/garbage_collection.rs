@@ -1,6 +1,4 @@
-//! Garbage collection of a runtime that has threads for it (Java, .NET), most of which stop all others meanwhile, or that is known by its
-//! functions (Go).
-//!
+//! Garbage collection of a runtime that has threads for it (Java, .NET), or is known by its functions (Go).
 //! `each = share of the time in which such a thread runs x exchanges under way / throughput`
 //! `work = threads that run and collect / threads that run x CPU time / throughput`
 //! By functions: `work = their share of the user code x user CPU time / throughput`
@@ -40,16 +38,13 @@ fn by_functions(facts: &Facts) -> Result<Claim, Silent> {
     let cpus = [Resource::TargetCpu, Resource::TargetThread, Resource::HostCpu];
     let is_full = cpus.into_iter().any(|of| facts.place.is_full_of(of));
     let (took, rate) = (facts.took(each), facts.rate_without(each / work));
-    let part = in_percent(share);
+    let [share, part] = [share, each / work].map(in_percent);
     Ok(Claim::priced(each, work)
         // A runtime with a heap as its makers set it may collect for a quarter: that is the price of what it allocates.
         .sized_if(is_full && each >= HALFWAY * work)
-        .sum(format!(
-            "{} of its CPU time collects garbage, {took}: {rate} without",
-            in_percent(each / work)
-        ))
+        .sum(format!("{part} of its CPU time collects garbage, {took}: {rate} without"))
         .seen(format!(
-            "{part} of its user code marks what is in use, copies it, or sweeps the rest"
+            "{share} of its user code marks what is in use, copies it, or sweeps the rest"
         ))
         .lifted_by([collects_less(
             "a larger heap (Go: GOGC=400, or GOMEMLIMIT far above what is kept)",

@@ -1,7 +1,5 @@
 //! A configured rate (limiter, shaper, token bucket, so many at each look): so much a second, whatever the load.
-//!
 //! `ceiling = that rate`
-//!
 //! At a watched service it shows by its answers, which follow a clock: when one is late, the next is not.
 //! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986.
 

@@ -1,5 +1,4 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
-//!
 //! Most 4xx statuses are answers, as long as most are none of them: then what was asked for is not there, or not for this
 //! asker. Connections of a closed loop without an answer all the time, and messages that a broker's queue drops, count too.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
@@ -18,7 +17,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
 }
 
-/// So many of what was asked for were served.
 fn claim(asked: f64, served: f64, by_hand: &str) -> Claim {
     Claim::place(vec![Part::TurnedAway { asked, served }])
         .lifted_by([Remedy::human("serves what it now refuses", by_hand)])

@@ -18,10 +18,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let few = format!("{asleep:.1} of {under_way:.1} exchanges sleep in the application");
     silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
-    let asked = format!("{questions:.1} of them wait for a dependency");
     let inside = facts.at(Station::Application).max(asleep);
     let are_many = questions >= HALFWAY * inside || facts.asked_by_many().next().is_some();
-    silent_if(are_many, asked)?;
+    silent_if(are_many, format!("{questions:.1} of them wait for a dependency"))?;
     let each = asleep / facts.attained;
     let (took, whole) = (duration(each), duration(under_way / facts.attained));
     let (rate, threads) = (OpRate(facts.attained), facts.waits_words());

@@ -6,18 +6,15 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
-    let host = &facts.run.header.host;
-    let busiest = facts.run.load.busiest_thread;
+    let (host, load) = (&facts.run.header.host, facts.run.load);
+    let (busiest, threads) = (load.busiest_thread, host.engine_threads.max(1));
     missing_if(busiest <= 0.0, "cpu", "engine")?;
-    let threads = host.engine_threads.max(1);
     let at_once = (facts.run.engine_cores() / busiest).max(1.0);
     let each = facts.per_exchange(at_once * busiest);
-    let load = facts.run.load;
     let cost = duration(load.engine_cpu.as_secs_f64() / load.exchanges.max(1) as f64);
     let rate = OpRate(facts.attained / busiest);
     let (s, used) = (if threads == 1 { "" } else { "s" }, in_percent(busiest));
     let more = (threads + 1).min(host.engine_cpus.max(1));
-    // A stream has a thread of its own.
     let by_streams = facts.streams() && facts.run.connections() <= u32::from(threads);
     let (key, flag, what) = match by_streams {
         true => ("load.connections", 'c', "connection, which has a thread of its own"),

@@ -1,5 +1,4 @@
 //! linerate is kept from its CPUs, by its quota or by other programs, and answers wait unread.
-//!
 //! - `engine.quota`: `ceiling = quota / CPU time of an exchange`
 //! - `engine.neighbours`: `ceiling = attained x (running + waiting for a CPU) / running`
 //!

@@ -11,16 +11,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
     let (connections, think) = (run.connections(), run.think_s());
     let rate = facts.rate_at(alone + think);
-    let more = connections.saturating_mul(2);
-    let key = ("load.connections", more.to_string());
+    let more = connections.saturating_mul(2).to_string();
     let in_client = "; in the client: a larger pool, pipelining, or less time an exchange";
     let (does, rest) = match think > 0.0 {
         true => ("doubles the clients that think", ", or a shorter --think"),
         false => ("keeps twice as many exchanges under way", in_client),
     };
     let (mean, all) = (duration(run.load.service.mean() / 1e9), run.connections_words());
-    let in_flight = run.load.in_flight;
-    let thinking = format!("{in_flight:.1} of {all} wait for an answer; the others think");
+    let thinking =
+        format!("{:.1} of {all} wait for an answer; the others think", run.load.in_flight);
     let fullest = |(resource, full): (Resource, f64)| {
         let (what, full) = (resource.words(), in_percent(full));
         format!("the fullest measured resource, {what}, is {full} used")
@@ -33,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also((think > 0.0).then_some(thinking))
         .also(Some(facts.place.words("")).filter(|there| !there.is_empty()))
         .also(facts.stations.fullest().map(fullest))
-        .lifted_by([Remedy::plan(key, does, format!("-c {more}{rest}"))]))
+        .lifted_by([Remedy::plan(("load.connections", &more), does, format!("-c {more}{rest}"))]))
 }
 
 /// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.
