@@ -19,8 +19,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let part = (CELL * lists.bytes / collected.max(1.0)).min(1.0);
     let making = work.emulator + work.collection + work.dirty;
     let each = facts.per_exchange(part * making);
-    let (count, all, collected) = (lists.these.len(), lists.all.len(), bytes(collected));
-    let (brought, garbage, took) = (bytes(lists.bytes), in_percent(part), facts.took(each));
+    let ([brought, collected], garbage) = ([lists.bytes, collected].map(bytes), in_percent(part));
+    let (count, all, took) = (lists.these.len(), lists.all.len(), facts.took(each));
+    let how = "binary in the listen (or connect) options, and code that matches binaries";
+    let does = "delivers binaries, without a list cell for each byte";
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds((BYTE * lists.bytes).min(part * making)))
         .sum(format!(
@@ -32,9 +34,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              collected"
         ))
         .at_least(Least::OfTarget)
-        .lifted_by([Remedy::erlang(
-            ("mode", "binary"),
-            "delivers binaries, without a list cell for each byte",
-            "binary in the listen (or connect) options, and code that matches binaries",
-        )]))
+        .lifted_by([Remedy::erlang(("mode", "binary"), does, how)]))
 }

@@ -6,11 +6,11 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let length = |each: &Connection| each.of.mean(owner::MAILBOX);
-    let pushed = facts.those(|each| each.is_pushed && each.bytes > 0.0)?;
-    pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
+    let is_pushed = |each: &Connection| each.is_pushed && each.bytes > 0.0;
+    facts.those(is_pushed)?.these.iter().try_for_each(|each| length(each).map(drop))?;
     let is_behind = |each: &Connection| {
         let stands = each.standing().is_ok_and(|standing| standing >= FEW);
-        each.is_pushed && each.bytes > 0.0 && length(each).is_ok_and(|of| of >= FEW) && !stands
+        is_pushed(each) && length(each).is_ok_and(|of| of >= FEW) && !stands
     };
     let behind = facts.those(is_behind)?;
     let owners = behind.these.len() as f64;
@@ -18,8 +18,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(owners == 0.0, why)?;
     let waiting: f64 = behind.these.iter().filter_map(|each| length(each).ok()).sum();
     let reads = behind.reads.max(1e-9);
-    let (wait, one) = (waiting / reads, duration(owners / reads));
-    let (each, through) = (duration(wait), in_percent(behind.part));
+    let (wait, through) = (waiting / reads, in_percent(behind.part));
+    let [each, one] = [wait, owners / reads].map(duration);
     let (waiting, handled) = (waiting / owners, behind.reads / owners);
     Ok(Claim::delay(At::Reading, wait * behind.part)
         .sum(format!(

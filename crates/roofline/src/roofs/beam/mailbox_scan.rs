@@ -1,14 +1,8 @@
-//! A long mailbox, all searched by a `receive` that does not match the first message. Two of a kind, by what searches.
-//!
-//! `each = searches x messages that stay / throughput`, at the cost of examining a message
-//!
-//! - `beam.send-mailbox-scan`: `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
-//! - `beam.selective-receive`: the receive of data itself, or another receive of the owner, or of a process that it tells. Where what
-//!   is there comes and goes, that process is known by its reductions, one for each message that it examines:
-//!   `reductions = messages taken x messages there`.
-//!
-//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes"; `loop_rec_end` of erts/emulator/beam, which counts a
-//! reduction.
+//! A long mailbox, all searched by a `receive` that does not match the first message.
+//! `each = searches x messages that stay / throughput`, at the cost of examining a message; where they come and go,
+//! `reductions = messages taken x messages there`
+//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes"; `loop_rec_end` of
+//! erts/emulator/beam, which counts a reduction for each message that is examined.
 
 use crate::prelude::*;
 
@@ -27,7 +21,9 @@ fn searched(messages: f64) -> f64 {
 
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(in crate::roofs) enum MailboxScan {
+    /// `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
     Send,
+    /// The receive of data itself, or another receive of the owner, or of a process that it tells.
     Receive,
 }
 
@@ -81,25 +77,22 @@ impl MailboxScan {
             .lifted_by(self.remedies(are_taken)))
     }
 
-    fn remedies(self, are_taken: bool) -> Vec<Remedy> {
-        let empty = Remedy::by_knob(
-            ("mailbox_junk", "0"),
-            "leaves nothing to search",
-            "a clause that receives (and logs) unknown messages; find their sender: \
-             erlang:process_info(Pid, messages), on a node with memory to spare",
-        );
-        let own = match self {
-            MailboxScan::Send => Remedy::human(
+    fn remedies(self, are_taken: bool) -> impl Iterator<Item = Remedy> {
+        let how = "a clause that receives (and logs) unknown messages; find their sender: \
+                   erlang:process_info(Pid, messages), on a node with memory to spare";
+        let empty = Remedy::by_knob(("mailbox_junk", "0"), "leaves nothing to search", how);
+        let (does, how) = match self {
+            MailboxScan::Send => (
                 "lets gen_tcp:send wait for its reply with a new reference",
                 "OTP 26 or later; before that a separate writer process with a short mailbox, or \
                  erlang:port_command/2 and one receive for all the replies",
             ),
-            MailboxScan::Receive => Remedy::human(
+            MailboxScan::Receive => (
                 "starts the search after the reference was made",
                 "gen_server:call, or make a reference, send it along and match on it in the receive; and a separate \
                  process for work that other processes send to",
             ),
         };
-        if are_taken { vec![own] } else { vec![empty, own] }
+        (!are_taken).then_some(empty).into_iter().chain([Remedy::human(does, how)])
     }
 }

@@ -12,14 +12,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = "no connection that carried data has a buffer of more than 512 KiB";
     let (_, largest) = of.buffers().or_not_here(none)?;
     let (reads, faults) = (of.reads, facts.run.of(Subject::Target).rate(process::MINOR_FAULTS)?);
-    let few = format!("{faults:.0} new pages a second for {reads:.0} reads");
-    silent_if(faults < reads, format!("{few}: the buffers are reused"))?;
-    let work = Work::of(facts)?;
+    let few =
+        format!("{faults:.0} new pages a second for {reads:.0} reads: the buffers are reused");
+    silent_if(faults < reads, few)?;
     // The least that reading can cost.
-    let there = facts.run.engine_cores();
+    let (work, there) = (Work::of(facts)?, facts.run.engine_cores());
     let spared = of.part * (work.driver - there).max(0.0);
     let each = facts.per_exchange(spared);
-    let (part, read, largest) = (in_percent(of.part), bytes(of.read_size()), bytes(largest));
+    let (part, [read, largest]) = (in_percent(of.part), [of.read_size(), largest].map(bytes));
     let (took, spent, more) = (facts.took(each), work.driver, faults / reads.max(1e-9));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds(spared))

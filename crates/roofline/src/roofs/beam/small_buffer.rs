@@ -1,12 +1,6 @@
-//! Small read buffers: a read brings no more, and costs what a large one does. Three of a kind, by how a socket reads.
-//!
+//! Small read buffers: a read brings no more, and costs what a large one does.
 //! `work = (time of reading - what the other end takes for the bytes) x (1 - buffer / 64 KiB) / throughput`
 //! `delay = share of the time in which a bufferful has come that its owner would take x mean exchange`
-//!
-//! - `beam.small-buffer`: the inet driver, passive or `{active, once}`.
-//! - `beam.active-poll`: the inet driver with `{active, true}` or a count. It asks again after each buffer.
-//! - `beam.socket-buffer`: the `socket` module, with another default and more costly reads.
-//!
 //! Source: inet(3), `buffer`; `tcp_recv`, erts/emulator/drivers/common/inet_drv.c; `otp` option `rcvbuf`, socket(3).
 
 use crate::prelude::*;
@@ -18,8 +12,11 @@ const LEAST_READ: f64 = 0.6e-6;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(in crate::roofs) enum SmallBuffer {
+    /// The inet driver, passive or `{active, once}`.
     Driver,
+    /// The same with `{active, true}` or a count. It asks again after each buffer.
     ActivePoll,
+    /// The `socket` module, with another default and more costly reads.
     SocketModule,
 }
 

@@ -12,16 +12,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let carried =
         format!("{opened} connections for {answered} exchanges of {all}: each carried {each:.2}");
     let limit = facts.closes_after().or_not_here(format!("{carried}: that is no request limit"))?;
-    let opening = facts.opening();
+    let (opening, unheard) = (facts.opening(), facts.unheard());
     let mut parts = facts.price(&opening, false);
     if let Some((shaking, work)) = facts.shaking() {
         let each = shaking + opening.connect_s * opening.each;
         parts.push(Part::Delay { at: At::Connecting, each });
         parts.extend(work.map(|each| Part::Work { resource: Resource::TargetCpu, each }));
     }
-    let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
-    let unheard = facts.unheard();
+    let [connect, service] = [opening.connect_s, load.service.mean() / 1e9].map(duration);
     silent_if(parts.is_empty(), "the cost of a connection was not measured")?;
+    let by_hand = "nginx: keepalive_requests 1000000; Apache: MaxKeepAliveRequests 0; cowboy: max_keepalive => infinity; \
+                   httpd of OTP: no {max_keep_alive_request, N}";
+    let does = "keeps connections for as long as the client wants them";
     Ok(Claim::cause(parts)
         .sum(format!(
             "each connection is closed after {limit:.0} answers, and the next exchange opens another"
@@ -32,10 +34,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also(opening.slower_first())
         .also((unheard > 0).then(|| format!("{unheard} requests crossed it and had no answer")))
         .at_least(Least::OfTarget)
-        .lifted_by([Remedy::by_knob(
-            ("max_requests", "0"),
-            "keeps connections for as long as the client wants them",
-            "nginx: keepalive_requests 1000000; Apache: MaxKeepAliveRequests 0; cowboy: max_keepalive => \
-             infinity; httpd of OTP: no {max_keep_alive_request, N}",
-        )]))
+        .lifted_by([Remedy::by_knob(("max_requests", "0"), does, by_hand)]))
 }

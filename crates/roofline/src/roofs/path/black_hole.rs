@@ -1,7 +1,5 @@
 //! MTU black hole: packets over some size are dropped on the path without an error.
-//!
 //! `each = share of the samples in which the sender's timer has doubled x an exchange's time`
-//!
 //! The sender repeats the same segment for ever, each time after twice the wait. With net.ipv4.tcp_mtu_probing = 1
 //! each connection tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms.
 //! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `retransmits_timed_out`, net/ipv4/tcp_timer.c.
@@ -23,15 +21,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
     let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
     let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
-    let (each, share) = (share * facts.exchange_s(), in_percent(share));
+    let (each, exchange, name) = (share * facts.exchange_s(), facts.exchange_s(), &direction.name);
     // Where nothing is answered there is nothing to distinguish it from.
     let cost = Cost::of(facts, Drops::Together, dropped, 0.0).ok();
     let each = cost.as_ref().map_or(each, |cost| each.max(cost.each));
     // Packets that get through still take a round trip.
-    let each = each.min(facts.exchange_s() - direction.rtt).max(0.0);
+    let each = each.min(exchange - direction.rtt).max(0.0);
     let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
-    let name = &direction.name;
-    let [timer, took, exchange] = [TIMER, each, facts.exchange_s()].map(duration);
+    let ([timer, took, exchange], share) =
+        ([TIMER, each, exchange].map(duration), in_percent(share));
     let sum = match probes {
         true => format!(
             "{TIMERS:.0} x {timer} of timers until smaller segments are tried: {took} of {exchange} an exchange"

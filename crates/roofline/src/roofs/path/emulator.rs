@@ -15,22 +15,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(cpu);
     let rate = rate(1.0, each);
     let delay = |each| Part::Delay { at: At::Path, each };
-    let is_late = (late > 0.0).then_some(delay(late));
     let share = lost / came.max(1e-9);
     let cost = (lost > 0.0).then(|| Cost::of(facts, Drops::Together, lost, share)).transpose()?;
-    let has_offload = facts.run.header.plan.paths().first().is_some_and(|path| path.offload);
     let (attained, cpu, lost) = (OpRate(facts.attained), in_percent(cpu), percent(share));
-    let [late, exchange] = [late, facts.exchange_s()].map(|seconds| duration(seconds.max(1e-9)));
-    let (knob, value, does) = match has_offload {
-        true => ("backend", "netem", "uses the kernel's netem"),
-        false => ("offload", "true", "lets the ends send many segments in one frame"),
+    let [late_by, exchange] = [late, facts.exchange_s()].map(|seconds| duration(seconds.max(1e-9)));
+    let (knob, value, does) = match facts.run.header.plan.paths().first() {
+        Some(path) if path.offload => ("backend", "netem", "uses the kernel's netem"),
+        _ => ("offload", "true", "lets the ends send many segments in one frame"),
     };
     Ok(Claim::cause(vec![Part::capacity(Resource::Emulator, 1.0, each)])
-        .and(is_late)
+        .and((late > 0.0).then_some(delay(late)))
         .and(cost.map(|cost| delay(cost.each)))
         .sum(format!("{attained} / {cpu} of a CPU that the thread of {name} used = {rate}"))
         .seen(format!(
-            "the thread of {name} used {cpu} of a CPU; packets were {late} late in a round trip, of an exchange's \
+            "the thread of {name} used {cpu} of a CPU; packets were {late_by} late in a round trip, of an exchange's \
              {exchange}; {lost} of the frames were lost in the emulator's own devices: the limit is linerate's path, \
              not the target"
         ))

@@ -5,21 +5,14 @@
 
 use crate::prelude::*;
 
-/// Whether several threads always have one CPU together while others, the acceptor too, wait for an interpreter's lock.
-fn compute_in_turn(facts: &Facts) -> bool {
-    let running = facts.target.as_ref().map_or(0.0, |target| target.running);
-    let in_turn = |of: &States| of.fullest < EXPLAINED && of.lock + of.lock_timed >= 1.0;
-    !facts.is_beam() && running >= FULL && facts.threads().is_some_and(in_turn)
-}
-
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let AcceptQueue { port, waiting, .. } = facts.accept_queue()?;
+    let (AcceptQueue { port, waiting, .. }, is_beam) = (facts.accept_queue()?, facts.is_beam());
     let under_way = facts.under_way().max(waiting);
     let few = format!("{waiting:.1} connections wait to be accepted");
     silent_if(waiting < 1.0 || waiting < HOLDS * under_way, &few)?;
     // A rate of connections that the service sets itself: after a pause it accepts one at once. A node's acceptors have
     // no such rate: one that is ready after a pause was busy with what it does after it has accepted.
-    let is_set = facts.place.regime == Regime::RateSet && !facts.is_beam();
+    let is_set = facts.place.regime == Regime::RateSet && !is_beam;
     silent_if(is_set, "a connection after a pause is accepted at once")?;
     // The acceptor may be busy with connections that are accepted and not read.
     let at_once = facts.place.served(1.0);
@@ -32,12 +25,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let past = (accepted - unread.min(at_once)).max(0.0);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
-    silent_if(compute_in_turn(facts), "its threads compute in turn, the acceptor among them")?;
-    let none = facts.came().is_ok_and(|came| came <= 0.0);
-    silent_if(none, "no new connection came in: the service accepts none")?;
+    // Several threads always have one CPU together while others, the acceptor too, wait for an interpreter's lock.
+    let running = facts.target.as_ref().map_or(0.0, |target| target.running);
+    let in_turn = |of: &States| of.fullest < EXPLAINED && of.lock + of.lock_timed >= 1.0;
+    let compute_in_turn = !is_beam && running >= FULL && facts.threads().is_some_and(in_turn);
+    silent_if(compute_in_turn, "its threads compute in turn, the acceptor among them")?;
+    let came = facts.came();
+    silent_if(
+        came.as_ref().is_ok_and(|came| *came <= 0.0),
+        "no new connection came in: the service accepts none",
+    )?;
     silent_if(facts.lets_in_by_turns(), "one is accepted when another ends")?;
     // At a watched service a connection may have several answers, those of a handshake among them.
-    let connections = match (facts.load, facts.came()) {
+    let connections = match (facts.load, came) {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
         _ => facts.attained,
     };
@@ -55,17 +55,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ),
     };
     let then = f64::from(facts.run.connections()).max(at_once);
+    let by_hand = "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), and nothing \
+                   slow between two accepts: no log line, no name lookup, no handshake";
+    let knob = ("acceptors", then.to_string());
     Ok(Claim::cause(vec![part])
         .sum(sum)
         .seen(format!(
             "{waiting:.1} of {under_way:.1} exchanges wait on port {port} to be accepted, {waits} each; {past:.1} are \
              accepted"
         ))
-        .lifted_by([Remedy::by_knob(
-            ("acceptors", then.to_string()),
-            "accepts several connections at a time",
-            "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), \
-             and nothing slow between two accepts: no log line, no name lookup, no handshake",
-        )
-        .serving(then)]))
+        .lifted_by([Remedy::by_knob(knob, "accepts several connections at a time", by_hand)
+            .serving(then)]))
 }

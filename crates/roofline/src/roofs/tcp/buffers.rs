@@ -1,12 +1,7 @@
 //! Windows and buffers: in the heavier direction a flow has no more in flight a round trip than its peer's window, or
-//! its own send buffer, holds, and that is too small. Four of a kind, by what set the size.
-//!
+//! its own send buffer, holds, and that is too small. An option fixed it, or the kernel's initial or largest size.
 //! `each = (bytes an exchange / in flight at most - 1) x min RTT`, of a send buffer at most the time with a full one;
 //! or the time that the census finds held by it, if longer: a window of a few segments also costs delayed ACKs
-//!
-//! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or the send buffer kept its initial size.
-//! - `tcp.rmem-max`, `tcp.wmem-max`: tuning reached the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
-//!
 //! Source: RFC 9293, 3.8.6; `tcpi_snd_wnd`, `tcpi_unacked`, `tcpi_min_rtt`, linux/tcp.h; `SK_MEMINFO_SNDBUF`,
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
 //! `tcp_rcv_space_adjust`, `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `tcp_rmem`, `tcp_wmem`, ip-sysctl.rst.
@@ -30,7 +25,7 @@ struct Found<'a> {
 }
 
 impl Buffers {
-    /// They were fixed by an option.
+    /// They were fixed by an option, or send buffers kept their initial size.
     pub fn pinned(self, facts: &Facts) -> Result<Claim, Silent> {
         let found = self.find(facts)?;
         if found.size == Size::Initial {
@@ -46,7 +41,7 @@ impl Buffers {
         Ok(self.holds(&found, facts)?.lifted_by([Remedy::socket(facts, option, found.side, does)]))
     }
 
-    /// They are as large as the kernel lets them grow.
+    /// They are as large as the kernel lets them grow: the third number of its setting.
     pub fn at_most(self, facts: &Facts) -> Result<Claim, Silent> {
         let (name, key) = self.names();
         setting(&facts.run, key)?;
@@ -54,13 +49,12 @@ impl Buffers {
         let why = format!("{name} buffers are not as large as the kernel lets them grow");
         let Size::AtMost(most) = found.size else { return not_here(why) };
         let claim = self.holds(&found, facts)?;
-        let both = "receive buffers, and with them the window,";
-        let (least, window, what) = match self {
-            Buffers::Receive => ("4096 131072", found.bytes, both),
-            Buffers::Send => ("4096 16384", most, "send buffers"),
+        let (least, window, also) = match self {
+            Buffers::Receive => ("4096 131072", found.bytes, ", and with them the window,"),
+            Buffers::Send => ("4096 16384", most, ""),
         };
         let value = format!("{least} {}", found.bulk.room_for(most, window));
-        let does = format!("lets {what} grow to what the path needs");
+        let does = format!("lets {name} buffers{also} grow to what the path needs");
         let remedy = Remedy::kernel(key, value, found.side, does).or_of_path(facts);
         let seen = format!("{name} buffers grew to the kernel's {}; {}", bytes(most), claim.seen);
         Ok(claim.seen(seen).lifted_by([remedy]))
@@ -83,9 +77,7 @@ impl Buffers {
             Buffers::Send => (bulk.sender, &bulk.senders, SNDBUF, SNDBUF),
         };
         let bytes = mean_over(&bulk.senders, |flow| Ok(flow.max(largest)?.0 as f64))?;
-        if matches!(self, Buffers::Receive) {
-            min_rtt(&facts.run)?;
-        }
+        matches!(self, Buffers::Receive).then(|| min_rtt(&facts.run)).transpose()?;
         let size = size(ends, buffer, setting(&facts.run, self.names().1))?;
         Ok(Found { side, bytes, size, bulk })
     }
@@ -100,18 +92,18 @@ impl Buffers {
 }
 
 fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
-    let (bulk, receiver, window) = (&of.bulk, of.side, bytes(of.bytes));
+    let (bulk, receiver) = (&of.bulk, of.side);
     // Unread bytes are no part of the window: a larger one would fill as well.
     let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
-    let unread = bytes(left);
+    let [window, unread, all] = [of.bytes, left, bulk.bytes].map(bytes);
     // One that holds no more than two segments is half full of the first: the kernel sends no more than half of it at once.
     let is_tiny = of.bytes <= 2.0 * segment(&bulk.senders)?;
     let is_left = left >= HALFWAY * of.bytes && !is_tiny;
     silent_if(is_left, format!("the {receiver} leaves {unread} unread"))?;
-    let is_shut = bulk.shut(of.bytes).is_some();
-    silent_if(is_shut, format!("the {receiver}'s window of {window} was shut"))?;
+    let shut = format!("the {receiver}'s window of {window} was shut");
+    silent_if(bulk.shut(of.bytes).is_some(), shut)?;
     let rtt = min_rtt(&facts.run)?;
-    let (trips, all) = (bulk.round_trips(facts, of.bytes, rtt)?, bytes(bulk.bytes));
+    let trips = bulk.round_trips(facts, of.bytes, rtt)?;
     let fits = format!("the {all} of an exchange fit in the {receiver}'s window of {window}");
     silent_if(trips <= 0.0, fits)?;
     let clock = mean_over(&bulk.senders, |flow| {
@@ -133,16 +125,14 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
 
 /// A send buffer that kept the kernel's initial size.
 fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
-    let first = of.bulk.room_for(of.bytes, of.bytes);
-    let name = Buffers::Send.names().1;
+    let (first, (_, name)) = (of.bulk.room_for(of.bytes, of.bytes), Buffers::Send.names());
     // Without the setting: Linux's default, ip-sysctl.rst.
     let most = setting(&facts.run, name).map_or(4 << 20, |most| most as u64);
     let value = format!("4096 {first} {}", most.max(first));
     let does = "starts send buffers at the size of a whole exchange";
     let remedy = Remedy::kernel(name, value, of.side, does).or_of_path(facts);
-    let first = "it is the kernel's initial size for ten segments, which grows only while the congestion window is \
-                 full";
-    Ok(buffer(of, facts)?.also(Some(first.into())).lifted_by([remedy]))
+    let why = "it is the kernel's initial size for ten segments, which grows only while the congestion window is full";
+    Ok(buffer(of, facts)?.also(Some(why.into())).lifted_by([remedy]))
 }
 
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {

@@ -10,15 +10,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(each <= 0.0, "no bytes waited with both windows open")?;
     let senders = facts.run.flows(side);
     let corked = mean_over(&senders, |flow| {
-        let moments = moments(flow)?;
-        let held = moments.iter().filter(|at| at.unsent > 0.0).count();
-        Ok(moments.iter().filter(|at| is_corked(at)).count() as f64 / held.max(1) as f64)
+        let mut waits = moments(flow)?;
+        waits.retain(|at| at.unsent > 0.0);
+        Ok(waits.iter().filter(|at| is_corked(at)).count() as f64 / waits.len().max(1) as f64)
     })?;
     silent_if(corked < HALFWAY, "what waits is more than a segment, or follows others in flight")?;
     // Spaced packets wait too. At the pace of the stack such a small part would be gone soon.
     let part = mean_over(&senders, |flow| {
-        let part = moments(flow)?.into_iter().filter(is_corked).map(|at| at.unsent).next();
-        Ok(part.unwrap_or(0.0) / flow.last(tcp_info::PACING_RATE).unwrap_or(u64::MAX).max(1) as f64)
+        let part = moments(flow)?.into_iter().find(is_corked).map_or(0.0, |at| at.unsent);
+        Ok(part / flow.last(tcp_info::PACING_RATE).unwrap_or(u64::MAX).max(1) as f64)
     })?;
     silent_if(part >= HALFWAY * each, "the stack spaces its packets so")?;
     let (many, rate) = (facts.run.connections_words(), facts.rate_at(each));

@@ -1,7 +1,5 @@
 //! Listen backlog: more connections arrive at once than the queue holds; the others try again.
-//!
 //! `turned away = overflows / (connections made + overflows)`
-//!
 //! Drops of the listeners count only as far as the stack's overflows confirm them: with `TCP_DEFER_ACCEPT` they drop the
 //! bare ACK of each healthy connection.
 //! Source: `LINUX_MIB_LISTENOVERFLOWS`, net/ipv4/tcp_ipv4.c; `tcp_check_req`, net/ipv4/tcp_minisocks.c.
@@ -36,18 +34,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = "no connection was accepted: a longer queue would fill as well";
     silent_if(made == 0.0, format!("{times}, and {none}"))?;
     let asked = made + lost;
-    let of_listener = |(port, _)| run.whole(Subject::Listener(port));
-    let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
+    let of_listener = listener.map(|(port, _)| run.whole(Subject::Listener(port)));
+    let backlog = of_listener.as_ref().and_then(|of| of.last(listener::WQUEUE).ok());
     // The next one is accepted when another ends, and there always was one. Those of our own load end by themselves.
     let is_never_empty = facts.accept_queue().is_ok_and(|queue| queue.least > 0);
     let by_turns = facts.load == Load::Watched && facts.lets_in_by_turns() && is_never_empty;
     silent_if(by_turns, "one is accepted when another ends: a longer queue would fill as well")?;
     // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
-    let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
+    let waiting = of_listener.and_then(|of| of.mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let waits = duration(waits_s);
-    let why = format!("a connection waits {waits} in the queue, and longer in a longer one");
-    silent_if(waits_s >= RETRY_S, why)?;
+    let waits = format!("a connection waits {} in the queue", duration(waits_s));
+    silent_if(waits_s >= RETRY_S, format!("{waits}, and longer in a longer one"))?;
     let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
     let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
@@ -65,8 +62,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// The kernel's limit, which comes first where it is below the backlog.
 fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
     let does = "holds a burst of connections until they are accepted";
-    let most = facts.run.header.host.sysctls.get(SOMAXCONN);
-    let most = most.and_then(|most| most.parse::<u64>().ok());
+    let sysctls = &facts.run.header.host.sysctls;
+    let most = sysctls.get(SOMAXCONN).and_then(|most| most.parse::<u64>().ok());
     let capped = most.is_some() && backlog >= most;
     let enough = most.filter(|_| !capped).unwrap_or(MOST);
     let how = match facts.is_beam() {
@@ -76,8 +73,8 @@ fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
              ListenBacklog {enough}), and net.core.somaxconn at least as high"
         ),
     };
-    let longer = Remedy::plan(("socket.backlog", enough.to_string()), does, how)
-        .with_knob("backlog", enough.to_string());
+    let enough = enough.to_string();
+    let longer = Remedy::plan(("socket.backlog", &enough), does, how).with_knob("backlog", &enough);
     let does = "lets the kernel grant a longer backlog";
     let sysctl = Remedy::kernel(SOMAXCONN, MOST.to_string(), Side::Server, does);
     if capped { vec![sysctl, longer] } else { vec![longer] }

@@ -19,28 +19,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let measured = facts.in_ciphers().map(|each| (each - shaking).max(0.0));
     let measured = measured.filter(|each| !facts.is_beam() || *each > least);
     let each = measured.unwrap_or(least);
-    let [took, all] = [each, work].map(duration);
-    let (size, price, rate) = (bytes(sent), PRICE * 1e9, bytes(sent * facts.attained));
+    let ([took, all], [size, rate]) =
+        ([each, work].map(duration), [sent, sent * facts.attained].map(bytes));
     let share = (100.0 * each / work.max(1e-12)).min(100.0);
-    let (sum, by) = match measured {
-        Some(_) => (
-            format!("{took} of the target's {all} of CPU time are in a library of ciphers"),
-            "by samples of its code".to_owned(),
-        ),
-        None => (
-            format!("{size} x {price:.1} ns a byte = {took} of the target's {all} of CPU time"),
-            format!("at {price:.1} ns a byte"),
-        ),
+    let took = format!("{took} of the target's {all} of CPU time");
+    let price = format!("{:.1} ns a byte", PRICE * 1e9);
+    let (least, sum, by) = match measured {
+        Some(_) => {
+            (HALFWAY, format!("{took} are in a library of ciphers"), "by samples of its code")
+        }
+        None => (HOLDS, format!("{size} x {price} = {took}"), &*format!("at {price}")),
     };
-    let least = if measured.is_some() { HALFWAY } else { HOLDS };
+    let by_hand = "a proxy that terminates TLS; more connections, where a single one is slow; writes of 16 KiB and more; \
+                   AES-128-GCM; compression";
+    let does = "moves encryption to a program that needs a tenth of the CPU, or to more cores";
     Ok(Claim::priced(each, work)
         .sized_if(each >= least * work)
         .sum(sum)
         .seen(format!("{rate}/s are encrypted; {by} that is {share:.0} % of the target's CPU time"))
         .at_least(Least::OfBothEnds)
-        .lifted_by([Remedy::human(
-            "moves encryption to a program that needs a tenth of the CPU, or to more cores",
-            "a proxy that terminates TLS; more connections, where a single one is slow; writes of 16 KiB and more; \
-             AES-128-GCM; compression",
-        )]))
+        .lifted_by([Remedy::human(does, by_hand)]))
 }

@@ -19,16 +19,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(waits, "in the handshake they wait for one process")?;
     let opened = facts.opening().each;
     let (claim, how) = if let Some((each, work)) = facts.shaking() {
-        let works = |resource, each| Part::Work { resource, each };
+        let works = |resource| move |each| Part::Work { resource, each };
         // Both ends work on it.
         let share = work.map_or(0.0, |work| work / facts.target_work().unwrap_or(work).max(1e-12));
         let host = facts.host.as_ref().ok().filter(|_| facts.load == Load::Made);
         let of_host = host.map(|host| share * facts.per_exchange(host.busy));
-        let of_host = of_host.map(|each| works(Resource::HostCpu, each));
-        let work = work.map(|each| works(Resource::TargetCpu, each)).into_iter().chain(of_host);
         let (shaking, all) = (facts.in_handshake(), facts.under_way());
         let how = format!("{shaking:.1} of {all:.1} exchanges are in the handshake");
-        (Claim::delay(At::Station(Station::TlsHandshake), each).and(work), how)
+        let claim = Claim::delay(At::Station(Station::TlsHandshake), each)
+            .and(work.map(works(Resource::TargetCpu)))
+            .and(of_host.map(works(Resource::HostCpu)));
+        (claim, how)
     } else {
         let work = facts.target_work()?;
         let least = if facts.is_beam() { OF_OTP * opened } else { 0.0 };

@@ -15,24 +15,23 @@ const PRICE: f64 = 2.8e-6;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.speaks_tls()?;
-    let by_node = writes(facts).map(|(count, bytes)| (count, bytes, OTP_PRICE));
-    let found = by_node.or_else(|not| records(facts).or_else(|| calls(facts)).ok_or(not));
-    let (writes, sent, price) = found?;
+    let (writes, sent, price) =
+        writes(facts).or_else(|not| records(facts).or_else(|| calls(facts)).ok_or(not))?;
     let (size, what) = (bytes(sent / writes), facts.each());
     let spared = writes - (sent / RECORD).max(1.0);
     silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are few"))?;
     let work = facts.target_work()?;
-    let works = duration(work);
+    let [works, of_one] = [work, price].map(duration);
+    let by_hand = "larger records (nginx: ssl_buffer_size 16k; haproxy: tune.ssl.maxrecord 0); in the application: collect \
+                   an answer, and write it once (Erlang: iodata, one ssl:send/2)";
+    let does = "writes an answer at once, in records of 16 KiB";
     Ok(Claim::priced(spared * price, work)
-        .sum(format!("{writes:.0} records of {size} for {what}, {} each at least", duration(price)))
-        .seen(format!("{writes:.0} records of {size} were sent for {what}, for which it works {works}"))
+        .sum(format!("{writes:.0} records of {size} for {what}, {of_one} each at least"))
+        .seen(format!(
+            "{writes:.0} records of {size} were sent for {what}, for which it works {works}"
+        ))
         .at_least(Least::OfBothEnds)
-        .lifted_by([Remedy::by_knob(
-            ("piece", "0"),
-            "writes an answer at once, in records of 16 KiB",
-            "larger records (nginx: ssl_buffer_size 16k; haproxy: tune.ssl.maxrecord 0); in the application: collect an \
-             answer, and write it once (Erlang: iodata, one ssl:send/2)",
-        )]))
+        .lifted_by([Remedy::by_knob(("piece", "0"), does, by_hand)]))
 }
 
 /// Records and bytes of an exchange at our own connections, and a record's least price.
@@ -60,22 +59,22 @@ fn calls(facts: &Facts) -> Option<(f64, f64, f64)> {
     (count >= FEW).then(|| (count, bytes, PRICE.max(spent / calls)))
 }
 
-/// Writes and bytes of an exchange at the sampled connections, by the node's driver.
-fn writes(facts: &Facts) -> Result<(f64, f64), Missing> {
-    let run = &facts.run;
-    let grown = |end| {
-        let flow = run.of(end);
-        let bytes = |metric| flow.grown(metric).ok();
-        Some([flow.grown(port::SEND_CNT).ok()?, bytes(port::SEND_OCT)?, bytes(port::RECV_OCT)?])
-    };
+/// The same of writes at the sampled connections, by the node's driver.
+fn writes(facts: &Facts) -> Result<(f64, f64, f64), Missing> {
+    let (run, load) = (&facts.run, facts.run.load);
+    let (mut count, mut bytes, mut read) = (0.0, 0.0, 0.0);
     // Channels to other nodes are no clients.
     let clients = run.ends(Side::Server).filter(|end| run.fact(*end, "peer_node").is_none());
-    let sum = |sum: [f64; 3], of: [f64; 3]| std::array::from_fn(|index| sum[index] + of[index]);
-    let [count, bytes, read] = clients.filter_map(grown).fold([0.0; 3], sum);
+    for flow in clients.map(|end| run.of(end)) {
+        let [sent, received] = [port::SEND_OCT, port::RECV_OCT].map(|metric| flow.grown(metric));
+        if let (Ok(writes), Ok(sent), Ok(received)) = (flow.grown(port::SEND_CNT), sent, received) {
+            (count, bytes, read) = (count + writes, bytes + sent, read + received);
+        }
+    }
     missing_if(count == 0.0, port::SEND_CNT.name, "flow/*/server")?;
     // Requests have the same size on all connections: bytes read show how many there were.
-    let asked = run.load.bytes_written as f64 / run.load.exchanges.max(1) as f64;
+    let asked = load.bytes_written as f64 / load.exchanges.max(1) as f64;
     let made = facts.load == Load::Made;
-    let exchanges = if made { read / asked.max(1.0) } else { run.load.exchanges as f64 };
-    Ok((count / exchanges.max(1.0), bytes / exchanges.max(1.0)))
+    let exchanges = if made { read / asked.max(1.0) } else { load.exchanges as f64 }.max(1.0);
+    Ok((count / exchanges, bytes / exchanges, OTP_PRICE))
 }

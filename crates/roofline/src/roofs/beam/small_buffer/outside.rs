@@ -1,9 +1,7 @@
 //! The same of a node that is seen from outside only: the kernel counts its reads, and samples show its time in them.
-//!
 //! `size of a read = bytes received / reads`, where ten such reads wait in each connection
 //! `work >= (CPU time in the reading call - what its clients take for the bytes) x (1 - size / 64 KiB) / throughput`: the
 //! driver's own time for each read is not seen. Where no client is on this host, `reads x the least that a read takes`.
-//!
 //! Blind spots: reads of a known length (`gen_tcp:recv(S, 4)`), and a node that reads files or pipes, look alike; a socket of
 //! the module `socket` is told as the driver's.
 

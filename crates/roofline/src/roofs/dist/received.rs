@@ -1,0 +1,96 @@
+//! What it costs a node to read what another node sends.
+
+use crate::prelude::*;
+
+// Measured: OTP 25, 2.5 GHz: 5 ns/B for lists of integers, 20 to 45 ns/B for maps, 0.3 ns/B for binaries.
+const READING: f64 = 10e-9;
+
+// Measured: OTP 25, 2.4 GHz: 4 ns/B for lists of integers, 5 for maps, 7 for tuples.
+const WRITING: f64 = 4e-9;
+
+/// The node, and its channels, the one by which most came first.
+fn channels<'a>(facts: &Facts<'a>) -> Result<(Of<'a>, Vec<Channel<'a>>), Silent> {
+    let (node, mut channels) = facts.channels()?;
+    channels.sort_by(|a, b| b.received.total_cmp(&a.received));
+    Ok((node, channels))
+}
+
+/// Terms: reading one takes ten times as long as a binary of its size.
+/// `each = bytes of terms an exchange x 10 ns`, at most what the node ran code
+/// Of the machine, where the other node is on it as well: `bytes of terms an exchange x 4 ns` more, to write them
+/// Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
+pub(in crate::roofs) fn decode(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, channels) = channels(facts)?;
+    let (peer, frame) = (channels[0].peer, bytes(channels[0].frame_received()?));
+    let received: f64 = channels.iter().map(|channel| channel.received).sum();
+    let cores = facts.node.as_ref().map_err(Clone::clone)?.active;
+    let garbage = node.rate(vm::GC_RECLAIMED)? / received.max(1.0);
+    // Where the node does not account for it, all of its work.
+    let code = Work::of(facts).map_or(cores, |work| work.emulator);
+    let share = received * READING / code.max(1e-3);
+    let (came, price, reading) = (bytes(received), READING * 1e9, in_percent(share.min(1.0)));
+    let seen = format!(
+        "{came}/s came from {peer} in frames of {frame}; at {price:.0} ns to read a byte that is {reading} of the \
+         {code:.2} CPUs that run code; {garbage:.1} bytes of garbage for each byte received"
+    );
+    // A term has a heap of its own, at least as large as its bytes.
+    silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
+    let each = facts.per_exchange(share.min(1.0) * code);
+    // Where its CPUs are not full, the other node may write while nobody waits.
+    let is_full = facts.place.is_full_of(Resource::HostCpu);
+    let here = channels.iter().filter(|of| of.is_here && is_full).map(|of| of.received);
+    let written = facts.per_exchange(here.sum::<f64>() * WRITING);
+    let (terms, what) = (bytes(facts.per_exchange(received)), facts.each());
+    let [took, whole] = [each, facts.per_exchange(cores)].map(duration);
+    let how = "send iodata or term_to_binary/1 of it, and binary_to_term/1 only where it is needed; filter on the node \
+               that has the data; read in several processes";
+    let does = "lets the other node send one binary, which needs no decoding";
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .and([Part::Delay { at: At::Service, each }])
+        .and(
+            (written > 0.0)
+                .then_some(Part::Work { resource: Resource::HostCpu, each: each + written }),
+        )
+        // The price of a byte is another machine's; that it is most of the work is this run's.
+        .sized_if(share >= HALFWAY)
+        .sum(format!(
+            "{terms} of terms {what} x {price:.0} ns = {took} of {whole} of the node's work"
+        ))
+        .seen(seen)
+        .at_least(Least::OfTarget)
+        .lifted_by([Remedy::by_knob(("shape", "binary"), does, how)]))
+}
+
+// Measured: 0.72 of all turns were reads with 1460 bytes, 0.02 with this (dist.receive-buffer.md). Unit: bytes.
+const ENOUGH: u64 = 262_144;
+
+/// The channel's read buffer: the node reads 1460 bytes at a time, and falls behind.
+/// `each = reads / time slices x share of the processes at work that wait for another node x an exchange's time`
+/// Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6), `inet_dist_listen_options`.
+pub(in crate::roofs) fn buffer(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, channels) = channels(facts)?;
+    let (channel, peer) = (&channels[0], channels[0].peer);
+    let buffer = channel.of.last(dist::BUFFER)?;
+    let (frame, frames) = (channel.frame_received()?, channel.frames()?.1);
+    let (size, whole) = (bytes(frame), "each is read whole, whatever the buffer");
+    let whole = format!("frames from {peer} are {size} on average: {whole}");
+    silent_if(frame > buffer.0 as f64, whole)?;
+    let reads = channel.received / buffer.0.max(1) as f64;
+    let turns = (reads / node.rate(vm::CONTEXT_SWITCHES)?.max(1.0)).min(1.0);
+    let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
+    let each = turns * waiting * facts.exchange_s();
+    let (came, [turns, waiting]) = (bytes(channel.received), [turns, waiting].map(in_percent));
+    let flag = |end| format!("-kernel inet_dist_{end}_options [{{buffer,{ENOUGH}}}]");
+    let flags = format!("{} {}", flag("listen"), flag("connect"));
+    let does = "lets one read take many messages; set it on both nodes, as either may connect";
+    let (took, exchange) = (duration(each.max(1e-9)), facts.took(facts.exchange_s()));
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!(
+            "{came}/s from {peer} in {reads:.0} reads of {buffer}, {turns} of all time slices: {took} of {exchange}"
+        ))
+        .seen(format!(
+            "{frames:.0} frames a second of {size} from {peer} take {reads:.0} reads of {buffer}, {turns} of all time \
+             slices of the schedulers; {waiting} of the processes at work waited for another node"
+        ))
+        .lifted_by([Remedy::vm(flags, does).with_knob("dist_buffer", ENOUGH.to_string())]))
+}

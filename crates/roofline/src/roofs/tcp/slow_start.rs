@@ -1,0 +1,79 @@
+//! Slow start: a window of ten segments, on a new connection or after an idle time, which doubles in a round trip.
+
+use crate::prelude::*;
+
+/// Initial window: each exchange's own connection begins with ten segments.
+/// `each = (rounds - 1) x RTT`, `rounds = log2(bytes / (10 x MSS) + 1)` rounded up: an open window takes one
+/// Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
+pub(in crate::roofs) fn on_each(facts: &Facts) -> Result<Claim, Silent> {
+    facts.is_made()?;
+    let opened = facts.run.opened_per_exchange();
+    silent_if(opened < HALFWAY, "connections and their windows are kept")?;
+    let bulk = Bulk::of(facts);
+    let first = INITIAL_WINDOW * segment(&bulk.senders)?;
+    let trips = (bulk.bytes / first.max(1.0) + 1.0).log2().ceil() - 1.0;
+    let (all, begin) = (bytes(bulk.bytes), bytes(first));
+    silent_if(trips <= 0.0, format!("the {all} of an exchange fit in the first {begin}"))?;
+    let again = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::TOTAL_RETRANS)? as f64))?;
+    silent_if(again >= 1.0, "segments were retransmitted, which ends slow start")?;
+    let rtt = min_rtt(&facts.run)?;
+    let (rate, many) = (facts.rate_at(trips * rtt), facts.run.connections_words());
+    let (mean, opening) = (facts.run.load.service.mean() / 1e9, facts.opening());
+    let by_hand = "keep connections: a pool in the client, keep-alive in the server";
+    let keep = Remedy::keep_connections(facts, "keeps connections and their windows open", by_hand);
+    let keep = Remedy { spares: opening.connect_s * opening.each, ..keep };
+    let by_hand = "host: ip route change default via GATEWAY initcwnd 40";
+    let by_hand = format!("on the {}'s {by_hand}", bulk.sender);
+    let [mean, trip] = [mean, rtt].map(duration);
+    Ok(Claim::delay(At::Path, trips * rtt)
+        .sum(format!("{many} / ({trips:.0} round trips of {trip}, from {begin} to {all}) = {rate}"))
+        .seen(format!("{opened:.2} connections were opened an exchange, which takes {mean}"))
+        .lifted_by([keep, Remedy::human("begins with more in flight", by_hand)]))
+}
+
+const AFTER_IDLE: &str = "net.ipv4.tcp_slow_start_after_idle";
+
+/// Slow start after idle: a kept connection loses its window while it has nothing to send.
+/// `each = halvings x RTT`, `halvings = idle / RTO` above ten segments, at most from the first byte to the last
+/// Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; ip-sysctl.rst, `tcp_slow_start_after_idle`.
+pub(in crate::roofs) fn after_idle(facts: &Facts) -> Result<Claim, Silent> {
+    let run = &facts.run;
+    facts.is_made()?;
+    silent_if(run.setting(AFTER_IDLE) == Some("0"), "windows are kept while idle")?;
+    silent_if(run.opened_per_exchange() >= HALFWAY, "connections are not kept")?;
+    let bulk = Bulk::of(facts);
+    let first = INITIAL_WINDOW * segment(&bulk.senders)?;
+    let (answer, begin) = (run.load.bytes_read / run.load.exchanges.max(1), bytes(first));
+    let fits = bulk.sender != Side::Server || bulk.bytes <= first;
+    silent_if(fits, format!("answers of {} fit in the first {begin}", Bytes(answer)))?;
+    let is_bbr = congestion_of(run, bulk.sender).contains(&"bbr");
+    silent_if(is_bbr, "the senders' congestion control (bbr) keeps its window")?;
+    let retransmitted = |flow: &Of| Ok(flow.grown(tcp_info::TOTAL_RETRANS).unwrap_or(0.0));
+    let again = mean_over(&bulk.senders, retransmitted)?;
+    silent_if(again >= 1.0, "segments were retransmitted: losses, not idle times, cut windows")?;
+    let rtt = min_rtt(run)?;
+    let timeout = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::RTO)?.as_secs_f64()))?;
+    let idle = run.load.first_byte.at(50.0).map(|at| at.value as f64 / 1e9);
+    let idle = idle.ok_or_else(|| missing("first_byte", "engine"))? + run.think_s();
+    // The bytes that an open window would have in flight, and how often that can be halved.
+    let halvings = (idle / timeout.max(1e-9)).floor().min((bulk.bytes / first).log2().ceil());
+    let body = facts.body();
+    let each = (halvings * rtt).min(body);
+    let [idle, timeout, body, rtt] = [idle, timeout, body, rtt].map(duration);
+    silent_if(each <= 0.0, format!("no gap of {idle} is as long as a timeout of {timeout}"))?;
+    let (all, rate) = (run.connections_words(), facts.rate_at(each));
+    let does = format!("keeps the window, and {halvings:.0} round trips of each answer");
+    let busy = "keep the connection busy, or send more on fewer connections";
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!(
+            "{all} / ({halvings:.0} halvings in {idle} idle x {rtt} round trip) = {rate}"
+        ))
+        .seen(format!(
+            "each answer came after {idle} of idle time, {halvings:.0} timeouts of {timeout}, and took {body} on a \
+             round trip of {rtt}; no segment was retransmitted"
+        ))
+        .lifted_by([
+            Remedy::kernel(AFTER_IDLE, "0", Side::Server, does).or_of_path(facts),
+            Remedy::human("leaves no connection idle for that long", busy),
+        ]))
+}
