@@ -21,6 +21,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (wait, through) = (waiting / reads, in_percent(behind.part));
     let [each, one] = [wait, owners / reads].map(duration);
     let (waiting, handled) = (waiting / owners, behind.reads / owners);
+    let shorter = "shorten the owner's work (or waits) between two messages, or move it to another process; {buffer, \
+                   65536} in the socket's options makes fewer messages";
+    let once = "{active, once} or {active, N}, set again after the last message is handled";
+    let does = "leaves unhandled data in the kernel, so that the peer slows down and memory is bounded; alone it is not \
+                faster";
+    let less = "takes less time for each message, or more data in one";
     Ok(Claim::delay(At::Reading, wait * behind.part)
         .sum(format!(
             "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {each} of waiting for each"
@@ -31,17 +37,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .at_least(Least::OfTarget)
         .lifted_by([
-            Remedy::by_knob(
-                ("read_delay_ms", "0"),
-                "takes less time for each message, or more data in one",
-                "shorten the owner's work (or waits) between two messages, or move it to another process; {buffer, \
-                 65536} in the socket's options makes fewer messages",
-            ),
-            Remedy::erlang(
-                ("active", "once"),
-                "leaves unhandled data in the kernel, so that the peer slows down and memory is bounded; alone it is \
-                 not faster",
-                "{active, once} or {active, N}, set again after the last message is handled",
-            ),
+            Remedy::by_knob(("read_delay_ms", "0"), less, shorter),
+            Remedy::erlang(("active", "once"), does, once),
         ]))
 }

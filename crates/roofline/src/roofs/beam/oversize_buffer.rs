@@ -21,6 +21,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(spared);
     let (part, [read, largest]) = (in_percent(of.part), [of.read_size(), largest].map(bytes));
     let (took, spent, more) = (facts.took(each), work.driver, faults / reads.max(1e-9));
+    let how = "{buffer, 65536} after {recbuf, N} in the listen (or connect) options, or no {recbuf, N}: the kernel then \
+               sizes the window";
+    let does = "reads into memory that is already mapped";
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds(spared))
         .sum(format!(
@@ -30,10 +33,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{part} of the bytes came in reads of {read} on average into buffers of up to {largest}; {faults:.0} new \
              pages a second, {more:.0} to a read"
         ))
-        .lifted_by([Remedy::erlang(
-            ("buffer", "65536"),
-            "reads into memory that is already mapped",
-            "{buffer, 65536} after {recbuf, N} in the listen (or connect) options, or no {recbuf, N}: the kernel then \
-             sizes the window",
-        )]))
+        .lifted_by([Remedy::erlang(("buffer", "65536"), does, how)]))
 }

@@ -36,10 +36,9 @@ impl SmallBuffer {
         let (buffer, _) = of.buffers().or_not_here(format!("no connection {how} {what}"))?;
         let work = Work::of(facts)?;
         let reading = match self {
-            SmallBuffer::Driver | SmallBuffer::ActivePoll => Some(work.of_reads(&of)),
-            SmallBuffer::SocketModule => of_backend(facts, &of, work.emulator + work.collection),
+            SmallBuffer::Driver | SmallBuffer::ActivePoll => work.of_reads(&of),
+            SmallBuffer::SocketModule => of_backend(facts, &of, &work),
         };
-        let reading = reading.unwrap_or((of.reads * LEAST_READ).min(work.emulator));
         // linerate's own end reads the same bytes in large calls, at the least cost.
         let there = facts.run.engine_cores() * of.part;
         let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);
@@ -49,8 +48,8 @@ impl SmallBuffer {
         let exchange = facts.under_way() / facts.attained;
         let wanted = |of| format!("in {of} of the time a full buffer waited for the driver");
         let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
-        let reading = in_percent((reading / work.all()).min(1.0));
-        let (part, buffer) = (in_percent(of.part), bytes(buffer));
+        let [reading, part] = [(reading / work.all()).min(1.0), of.part].map(in_percent);
+        let buffer = bytes(buffer);
         // What a poll after each buffer costs is no part of the driver's time of reading.
         let least = matches!(self, SmallBuffer::ActivePoll).then_some(Least::OfTarget);
         Ok(Claim { least, ..Claim::work(Resource::TargetCpu, each) }
@@ -80,37 +79,35 @@ impl SmallBuffer {
     }
 
     fn remedies(self) -> Vec<Remedy> {
-        let does = "reads a whole buffer of that size at once";
-        let larger = |size, how| Remedy::erlang(("buffer", size), does, how);
-        let by_driver = larger(
-            "65536",
-            "{buffer, 65536} in the listen (or connect) options, and no {recbuf, N}; without touching code: \
-             erl -kernel inet_default_listen_options '[{buffer,65536}]'",
-        );
-        match self {
-            SmallBuffer::Driver => vec![by_driver],
-            SmallBuffer::ActivePoll => vec![
-                by_driver,
-                Remedy::erlang(
-                    ("active", "once"),
-                    "reads within the call that asks for data, without a poll of the kernel",
-                    "{active, once}, set again after each message; or gen_tcp:recv/2",
-                ),
-            ],
-            SmallBuffer::SocketModule => vec![larger(
+        let (size, how) = match self {
+            SmallBuffer::Driver | SmallBuffer::ActivePoll => (
+                "65536",
+                "{buffer, 65536} in the listen (or connect) options, and no {recbuf, N}; without touching code: \
+                 erl -kernel inet_default_listen_options '[{buffer,65536}]'",
+            ),
+            SmallBuffer::SocketModule => (
                 "262144",
                 "{buffer, 262144} in the listen (or connect) options of gen_tcp; with the module socket: \
                  socket:setopt(Socket, {otp, rcvbuf}, 262144)",
-            )],
+            ),
+        };
+        let does = "reads a whole buffer of that size at once";
+        let mut all = vec![Remedy::erlang(("buffer", size), does, how)];
+        if self == SmallBuffer::ActivePoll {
+            let does = "reads within the call that asks for data, without a poll of the kernel";
+            let how = "{active, once}, set again after each message; or gen_tcp:recv/2";
+            all.push(Remedy::erlang(("active", "once"), does, how));
         }
+        all
     }
 }
 
-/// The part of this work by `gen_tcp`'s own processes that read for these connections, by reductions; none: no such.
-fn of_backend(facts: &Facts, connections: &These, work: f64) -> Option<f64> {
-    let owns = |of: &Process| connections.these.iter().any(|one| one.owner == Some(&of.pid));
+/// The work of `gen_tcp`'s own processes that read for these connections, by reductions; without such, at the least price.
+fn of_backend(facts: &Facts, reads: &These, work: &Work) -> f64 {
+    let owns = |of: &Process| reads.these.iter().any(|one| one.owner == Some(&of.pid));
     let is_backend = |of: &&Process| of.name.starts_with("gen_tcp_socket:") && owns(of);
     let own: f64 = facts.processes.iter().filter(is_backend).map(|of| of.reductions).sum();
     let all: f64 = facts.processes.iter().map(|of| of.reductions).sum();
-    (own > 0.0).then(|| own / all * work)
+    let least = (reads.reads * LEAST_READ).min(work.emulator);
+    if own > 0.0 { own / all * (work.emulator + work.collection) } else { least }
 }

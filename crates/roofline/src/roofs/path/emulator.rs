@@ -23,6 +23,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Some(path) if path.offload => ("backend", "netem", "uses the kernel's netem"),
         _ => ("offload", "true", "lets the ends send many segments in one frame"),
     };
+    let by_hand = "more CPUs, or less other work: the emulator has a thread for each direction, and each needs a CPU; else \
+                   a lower rate or larger packets; else a kernel with netem";
     Ok(Claim::cause(vec![Part::capacity(Resource::Emulator, 1.0, each)])
         .and((late > 0.0).then_some(delay(late)))
         .and(cost.map(|cost| delay(cost.each)))
@@ -32,10 +34,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              {exchange}; {lost} of the frames were lost in the emulator's own devices: the limit is linerate's path, \
              not the target"
         ))
-        .lifted_by([Remedy::plan(
-            (facts.run.path_key(knob), value),
-            does,
-            "more CPUs, or less other work: the emulator has a thread for each direction, and each needs a CPU; else a \
-             lower rate or larger packets; else a kernel with netem",
-        )]))
+        .lifted_by([Remedy::plan((facts.run.path_key(knob), value), does, by_hand)]))
 }

@@ -69,16 +69,14 @@ fn of_question(facts: &Facts) -> Option<Claim> {
         own.chain(theirs).max_by(|a, b| a.2.total_cmp(&b.2))?;
     let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
-    let each = facts.per_exchange(held);
-    let how = format!(
-        "TCP_NODELAY on the client's or driver's connections to {address}; or one write a request"
-    );
+    let (each, took) = (facts.per_exchange(held), duration(facts.per_exchange(held)));
+    let how = "TCP_NODELAY on the client's or driver's connections to";
+    let how = format!("{how} {address}; or one write a request");
     let does = "sends the rest of a request at once, not after the first part's ACK";
     let claim = Claim::delay(At::Station(station), each)
         .sum(format!(
             "{held:.1} of {inside:.1} requests in the application wait because Nagle delays {whose} request to \
-             {address}, {} each",
-            duration(each)
+             {address}, {took} each"
         ))
         .seen(format!(
             "of {connections:.1} connections to that {asked:.1} wait for an answer, and {held_nagle:.1} hold less than a \
@@ -115,15 +113,12 @@ fn of_clients(facts: &Facts) -> Option<Stall> {
     let (held, reaction) = (headers.asking_for_ack, headers.after_ack_s);
     let round_trip = min_rtt(&facts.run).unwrap_or(0.0);
     let is_reaction = headers.alternate && held > 0.0 && reaction <= round_trip + TICK;
-    let took = duration(reaction);
-    is_reaction.then(|| {
-        let seen = format!(
-            "of {:.1} requests that are not whole {held:.1} had to wait: a small part of each came {took} after the delayed ACK \
-             of the part before",
-            headers.asking
-        );
-        (Side::Client, held / facts.attained, seen)
-    })
+    let (all, took) = (headers.asking, duration(reaction));
+    let seen = format!(
+        "of {all:.1} requests that are not whole {held:.1} had to wait: a small part of each came {took} after the delayed \
+         ACK of the part before"
+    );
+    is_reaction.then_some((Side::Client, held / facts.attained, seen))
 }
 
 /// The same where connections were sampled one by one: the share of each one's samples.

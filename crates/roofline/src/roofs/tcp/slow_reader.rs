@@ -23,6 +23,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
     let (all, took, rate) = (facts.run.connections_words(), duration(each), facts.rate_at(each));
     let (full, bytes) = (in_percent(unread.share), bytes(unread.bytes));
+    let by_hand = "in the receiver: hand over what was read and continue reading, or shorten the work (or waits) between \
+                   two reads; more connections, if each has its own reader";
+    let does = "reads the next while the last is handled; a larger window would fill as well";
     // A queue fills behind any slow reader. Small reads or a long mailbox are the reason.
     Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
         .sum(format!("{all} / {took} unread while the application sleeps = {rate}"))
@@ -33,12 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .also(function.map(|function| format!("one of its readers was in {function}")))
         .at_least(Least::OfTarget)
-        .lifted_by([Remedy::by_knob(
-            ("read_delay_ms", "0"),
-            "reads the next while the last is handled; a larger window would fill as well",
-            "in the receiver: hand over what was read and continue reading, or shorten the work (or waits) between \
-             two reads; more connections, if each has its own reader",
-        )]))
+        .lifted_by([Remedy::by_knob(("read_delay_ms", "0"), does, by_hand)]))
 }
 
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
@@ -50,6 +48,9 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     let out = bulk.shut(window).filter(|_| bulk.sender == Side::Server);
     let out = bytes(out.or_not_here("its peers' windows are in use, but not shut")?);
     let (of, window, each) = (facts.place.of, bytes(window), facts.per_exchange(held));
+    let by_hand = "in the reader: read while earlier data is handled; in the service: limit what waits for a slow reader \
+                   (drop, thin out, or close: send_timeout, high_watermark), and do not delay others for it";
+    let does = "slows the writer to the reader's rate, or speeds the reader up";
     // Why it reads slowly is known there; why others wait for it may be known here.
     let at = At::Held(Station::ServerSending, Held::Window);
     Ok(Claim { role: Role::Elsewhere, ..Claim::delay(at, each) }
@@ -59,9 +60,5 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
         .seen(format!(
             "their windows, at most {window}, were shut while bytes waited, with {out} in flight: it is not the path"
         ))
-        .lifted_by([Remedy::human(
-            "slows the writer to the reader's rate, or speeds the reader up",
-            "in the reader: read while earlier data is handled; in the service: limit what waits for a slow reader \
-             (drop, thin out, or close: send_timeout, high_watermark), and do not delay others for it",
-        )]))
+        .lifted_by([Remedy::human(does, by_hand)]))
 }

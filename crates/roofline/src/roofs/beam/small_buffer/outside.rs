@@ -27,18 +27,17 @@ pub(super) fn explain(which: SmallBuffer, facts: &Facts) -> Result<Claim, Silent
     };
     silent_if(which == SmallBuffer::SocketModule, "from outside the driver is taken to read")?;
     silent_if(which != is, format!("it reads {how}"))?;
-    let ends: Vec<_> = facts.run.ends(Side::Server).map(|end| facts.run.of(end)).collect();
     // Those that come and go, or are too many to be sampled, have their reads counted and not their bytes.
-    let rates: Vec<_> =
-        ends.iter().filter_map(|of| of.rate(tcp_info::BYTES_RECEIVED).ok()).collect();
+    let known = |of: Of| Some((of.rate(tcp_info::BYTES_RECEIVED).ok()?, of.mean(tcp_info::RQUEUE)));
+    let known: Vec<_> = facts.run.flows(Side::Server).into_iter().filter_map(known).collect();
     let there = facts.ports(Watched::accepted) + facts.run.load.opened as f64;
-    let why = format!("the bytes of {} of its {there:.0} connections are known", rates.len());
-    silent_if((rates.len() as f64) < FULL * there, why)?;
-    let received: f64 = rates.iter().sum();
+    let why = format!("the bytes of {} of its {there:.0} connections are known", known.len());
+    silent_if((known.len() as f64) < FULL * there, why)?;
+    let received: f64 = known.iter().map(|(rate, _)| rate).sum();
     let size = received / reads.max(1.0);
-    let waits = |of: &&Of| of.mean(tcp_info::RQUEUE).is_ok_and(|unread| unread >= FEW * size);
-    let rate = |of: &Of| of.rate(tcp_info::BYTES_RECEIVED).unwrap_or(0.0);
-    let part = ends.iter().filter(waits).map(rate).sum::<f64>() / received.max(1.0);
+    let waits = |unread: &_| matches!(unread, Ok(unread) if *unread >= FEW * size);
+    let waiting = known.iter().filter(|(_, unread)| waits(unread)).map(|(rate, _)| rate);
+    let part = waiting.sum::<f64>() / received.max(1.0);
     let of_each = bytes(size);
     let why = format!("{reads:.0} reads a second bring {of_each} each, and no ten of them wait");
     silent_if(part < HALFWAY || size >= LARGE / FEW, why)?;
