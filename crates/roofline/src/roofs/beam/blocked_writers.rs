@@ -51,11 +51,9 @@ impl BlockedWriters {
     }
 
     fn remedies(self, is_socket: bool) -> Vec<Remedy> {
-        let drop = Remedy::erlang(
-            ("send_timeout_ms", "50"),
-            "drops a peer that reads nothing for that long, and continues with the others",
-            "{send_timeout, 50}, {send_timeout_close, true} in the socket's options",
-        );
+        let does = "drops a peer that reads nothing for that long, and continues with the others";
+        let how = "{send_timeout, 50}, {send_timeout_close, true} in the socket's options";
+        let drop = Remedy::erlang(("send_timeout_ms", "50"), does, how);
         match self {
             _ if !is_socket => vec![Remedy::human(
                 "lets the program read its input faster, or no process wait for it",

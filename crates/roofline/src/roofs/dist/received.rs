@@ -8,19 +8,13 @@ const READING: f64 = 10e-9;
 // Measured: OTP 25, 2.4 GHz: 4 ns/B for lists of integers, 5 for maps, 7 for tuples.
 const WRITING: f64 = 4e-9;
 
-/// The node, and its channels, the one by which most came first.
-fn channels<'a>(facts: &Facts<'a>) -> Result<(Of<'a>, Vec<Channel<'a>>), Silent> {
-    let (node, mut channels) = facts.channels()?;
-    channels.sort_by(|a, b| b.received.total_cmp(&a.received));
-    Ok((node, channels))
-}
-
 /// Terms: reading one takes ten times as long as a binary of its size.
 /// `each = bytes of terms an exchange x 10 ns`, at most what the node ran code
 /// Of the machine, where the other node is on it as well: `bytes of terms an exchange x 4 ns` more, to write them
 /// Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 pub(in crate::roofs) fn decode(facts: &Facts) -> Result<Claim, Silent> {
-    let (node, channels) = channels(facts)?;
+    let (node, mut channels) = facts.channels()?;
+    channels.sort_by(|a, b| b.received.total_cmp(&a.received));
     let (peer, frame) = (channels[0].peer, bytes(channels[0].frame_received()?));
     let received: f64 = channels.iter().map(|channel| channel.received).sum();
     let cores = facts.node.as_ref().map_err(Clone::clone)?.active;
@@ -68,7 +62,8 @@ const ENOUGH: u64 = 262_144;
 /// `each = reads / time slices x share of the processes at work that wait for another node x an exchange's time`
 /// Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6), `inet_dist_listen_options`.
 pub(in crate::roofs) fn buffer(facts: &Facts) -> Result<Claim, Silent> {
-    let (node, channels) = channels(facts)?;
+    let (node, mut channels) = facts.channels()?;
+    channels.sort_by(|a, b| b.received.total_cmp(&a.received));
     let (channel, peer) = (&channels[0], channels[0].peer);
     let buffer = channel.of.last(dist::BUFFER)?;
     let (frame, frames) = (channel.frame_received()?, channel.frames()?.1);

@@ -19,8 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let largest = direction.asked.largest.filter(|_| dropped > 0.0);
     let largest = largest.or_not_here("no packet was too large for the path")?;
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
-    let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
-    let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
+    let share = mean_over(&flows, stood).unwrap_or(0.0);
     let (each, exchange, name) = (share * facts.exchange_s(), facts.exchange_s(), &direction.name);
     // Where nothing is answered there is nothing to distinguish it from.
     let cost = Cost::of(facts, Drops::Together, dropped, 0.0).ok();
@@ -37,15 +36,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => format!("packets over {largest} never pass {name}: exchanges that need them hang"),
     };
     let (whole, most) = (largest.0, largest.0.saturating_sub(HEADERS));
-    let pass = Remedy::plan(
-        (direction.knob("largest"), "1500B"),
-        "lets whole packets pass",
-        format!(
-            "let ICMP `fragmentation needed` through, or repair the hop that drops them. Until then use smaller \
-             segments: clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
-             {whole} on both hosts, or TCP_MAXSEG {most} on one listener"
-        ),
+    let by_hand = format!(
+        "let ICMP `fragmentation needed` through, or repair the hop that drops them. Until then use smaller segments: \
+         clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock {whole} on both \
+         hosts, or TCP_MAXSEG {most} on one listener"
     );
+    let passes = (direction.knob("largest"), "1500B");
     let probe = Remedy::plan(
         (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
         "tries smaller segments after 3 s, on each connection anew",
@@ -58,14 +54,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              of the samples"
         ))
         .also(cost.map(|cost| cost.words))
-        .lifted_by([pass])
+        .lifted_by([Remedy::plan(passes, "lets whole packets pass", by_hand)])
         .lifted_by((!probes).then_some(probe)))
 }
 
-/// The share of samples with segments in flight in which the timer had doubled; none without any.
-fn stood(flow: &Of) -> Option<f64> {
-    let mut busy = flow.both(tcp_info::UNACKED, tcp_info::BACKOFF).ok()?;
+/// The share of samples with segments in flight in which the timer had doubled; missing without any.
+fn stood(flow: &Of) -> Result<f64, Missing> {
+    let mut busy = flow.both(tcp_info::UNACKED, tcp_info::BACKOFF)?;
     busy.retain(|(unacked, _)| *unacked > 0);
+    missing_if(busy.is_empty(), tcp_info::UNACKED.name, "flow/* while sending")?;
     let doubled = busy.iter().filter(|(_, backoff)| *backoff > 0).count();
-    (!busy.is_empty()).then(|| doubled as f64 / busy.len() as f64)
+    Ok(doubled as f64 / busy.len() as f64)
 }

@@ -43,22 +43,18 @@ pub(in crate::roofs) fn bufferbloat(facts: &Facts) -> Result<Claim, Silent> {
     let (stood, rtt, used) = (duration(wait), words(direction.rtt), in_percent(used));
     let product = direction.bandwidth_delay().unwrap_or(GROWN);
     let enough = rounded_up(product.max(GROWN)).min(rounded_up(direction.asked.queue.packets()));
+    let codel = "tc qdisc replace dev DEVICE root fq_codel on the router before the bottleneck (or as its shaper's \
+                 child); at the ends: net.ipv4.tcp_notsent_lowat, a smaller SO_SNDBUF, bbr";
+    let most = format!("removes most of {stood} from each round trip; the rate stays the same");
+    let limited = format!("limits the queue to {}", words(enough as f64 / leaves));
+    let by_hand = format!("a queue of {enough} packets (one bandwidth-delay product) there");
     Ok(Claim::delay(At::Path, wait - direction.rtt)
         .sum(format!("{stands} in the queue of {name}"))
         .seen(format!(
             "the queue of {name} took {stood} at its rate, on a round trip of {rtt}; {used} of the rate was used"
         ))
         .lifted_by([
-            Remedy::plan(
-                (facts.run.path_key("aqm"), "codel"),
-                format!("removes most of {stood} from each round trip; the rate stays the same"),
-                "tc qdisc replace dev DEVICE root fq_codel on the router before the bottleneck (or as its shaper's \
-                 child); at the ends: net.ipv4.tcp_notsent_lowat, a smaller SO_SNDBUF, bbr",
-            ),
-            Remedy::plan(
-                (direction.knob("queue"), enough.to_string()),
-                format!("limits the queue to {}", words(enough as f64 / leaves)),
-                format!("a queue of {enough} packets (one bandwidth-delay product) there"),
-            ),
+            Remedy::plan((facts.run.path_key("aqm"), "codel"), most, codel),
+            Remedy::plan((direction.knob("queue"), enough.to_string()), limited, by_hand),
         ]))
 }

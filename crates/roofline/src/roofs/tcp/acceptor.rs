@@ -42,24 +42,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         _ => facts.attained,
     };
     let [each, late] = [at_once, waiting].map(|of| of / connections.max(1e-9));
-    let (took, waits, rate) = (duration(each), duration(late), OpRate(connections));
+    let ([took, waits], rate) = ([each, late].map(duration), OpRate(connections));
     // Where more connections give more, it is not full but late: it comes only now and then, and takes all.
-    let (part, sum) = match facts.place.regime {
-        Regime::Delayed => (
-            Part::Delay { at: At::Station(Station::AcceptQueue), each: late },
-            format!("{waits} until a connection is accepted, however many wait"),
-        ),
-        _ => (
-            Part::capacity(Resource::Slots, at_once, each),
-            format!("{at_once:.0} at a time / {took} a connection = {rate}"),
-        ),
+    let claim = if facts.place.regime == Regime::Delayed {
+        let sum = format!("{waits} until a connection is accepted, however many wait");
+        Claim::delay(At::Station(Station::AcceptQueue), late).sum(sum)
+    } else {
+        let sum = format!("{at_once:.0} at a time / {took} a connection = {rate}");
+        Claim::cause(vec![Part::capacity(Resource::Slots, at_once, each)]).sum(sum)
     };
     let then = f64::from(facts.run.connections()).max(at_once);
     let by_hand = "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), and nothing \
                    slow between two accepts: no log line, no name lookup, no handshake";
     let knob = ("acceptors", then.to_string());
-    Ok(Claim::cause(vec![part])
-        .sum(sum)
+    Ok(claim
         .seen(format!(
             "{waiting:.1} of {under_way:.1} exchanges wait on port {port} to be accepted, {waits} each; {past:.1} are \
              accepted"

@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return not_here(format!("the target closes each after {limit:.0} answers"));
     }
     let (parts, first) = (facts.price(&opening, upstream), opening.slower_first());
-    let share = opening.share;
+    let share = opening.share.map(in_percent);
     if parts.is_empty() {
         share?;
         return not_here("the cost of a connection was not measured");
@@ -27,7 +27,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Some(asked) if upstream => format!("the target opens to {}", asked.address),
         _ => "clients open".into(),
     };
-    let share = share.ok().map(in_percent);
     let does = "keeps connections open for the next exchange";
     let in_client = "a connection pool in the client; keep-alive in the server";
     let in_target = "keep connections to the dependency (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
@@ -36,11 +35,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         true => Remedy::human(does, in_target),
         false => Remedy::keep_connections(facts, does, in_client),
     };
-    let logs_in = duration(opening.login_s);
     Ok(Claim::cause(parts)
         .sum(match opening.connect_s {
             time if time > 0.0 && !upstream => format!("{count}, {} to connect", duration(time)),
             _ if upstream && opening.login_s > 0.0 => {
+                let logs_in = duration(opening.login_s);
                 format!("{count} that the target opens, {logs_in} until their first answer")
             }
             _ if !upstream && opening.login_share > 0.0 => {
@@ -51,7 +50,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         })
         .seen(format!("{whose} {count}"))
         .also(first.filter(|_| !upstream))
-        .also(share.map(|share| format!("{share} of all segments open or close connections")))
+        .also(share.ok().map(|share| format!("{share} of all segments open or close connections")))
         .at_least(Least::OfBothEnds)
         .lifted_by([remedy]))
 }

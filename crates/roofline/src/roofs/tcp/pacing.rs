@@ -63,11 +63,8 @@ fn without_bbr(facts: &Facts) -> Remedy {
     let does = "sends an open window at once (on lossy paths bbr gains more than this costs)";
     // Of a host with another one, sockets have it by an option of theirs, which goes before the host's.
     if facts.run.setting(name).is_some_and(|host| host != "bbr") {
-        let options = "sockets' options (Erlang: {raw, 6, 13, _})";
-        return Remedy::human(
-            does,
-            format!("remove TCP_CONGESTION from the {options}, or set it to cubic"),
-        );
+        let by_hand = "remove TCP_CONGESTION from the sockets' options (Erlang: {raw, 6, 13, _}), or set it to cubic";
+        return Remedy::human(does, by_hand);
     }
     // A namespace of ours has the host's unprivileged algorithms, perhaps only reno.
     let control = if facts.run.header.plan.paths().is_empty() { "cubic" } else { "reno" };
