@@ -4,9 +4,8 @@
 use crate::prelude::*;
 
 /// Loss: packets are lost at random, and TCP takes each for congestion.
-///
-/// Small exchanges: `each = those that wait for the timer x how long they do / all`; larger ones: `each = (bytes / W
-/// - 1) x RTT`, `W` the window that such losses leave, at most while the congestion window was full.
+/// Small exchanges: `each = those that wait for the timer x how long they do / all`; larger ones:
+/// `each = (bytes / W - 1) x RTT`, `W` the window that such losses leave, at most while the congestion window was full
 /// Source: Padhye, Firoiu, Towsley, Kurose, "Modeling TCP throughput", 1998.
 pub(in crate::roofs) fn at_random(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, most) =
