@@ -50,11 +50,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("path.emulator", "the path's emulator", path::emulator),
     roof!("path.queue-limit", "a queue limit on the path", path::drops::at_a_limit),
     roof!("path.rate", "the path's rate", path::line::rate),
-    roof!(
-        "path.bufferbloat",
-        "a standing queue on the path (bufferbloat)",
-        path::line::bufferbloat
-    ),
+    roof!("path.bufferbloat", "a standing queue on the path (bufferbloat)", path::line::queue),
     roof!("path.loss", "packets lost on the path", path::drops::at_random),
     roof!("path.black-hole", "a black hole for large packets", path::black_hole),
     roof!("tls.bulk", "encryption of bulk data", tls::bulk),

@@ -28,7 +28,7 @@ const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 /// `each = queued packets / packets a second - round trip`
 /// Source: RFC 7567; RFC 8289 (CoDel); Villamizar and Song, "High performance TCP in ANSNET", 1994 (one product); Gettys
 /// and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
-pub(in crate::roofs) fn bufferbloat(facts: &Facts) -> Result<Claim, Silent> {
+pub(in crate::roofs) fn queue(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, _, used) = facts.fullest_direction()?;
     let (packets, name) = (direction.packets_of_a_crossing()?, &direction.name);
     let few =
