@@ -5,5 +5,6 @@ pub(super) mod list_mode;
 pub(super) mod mailbox_backlog;
 pub(super) mod mailbox_scan;
 pub(super) mod oversize_buffer;
-pub(super) mod packets;
+pub(super) mod packet_buffer;
+pub(super) mod packet_parse;
 pub(super) mod small_buffer;

@@ -1,4 +1,8 @@
 //! Limits of a BEAM node's traffic with other nodes.
 
-pub(super) mod received;
-pub(super) mod sent;
+pub(super) mod busy_port;
+pub(super) mod decode;
+pub(super) mod fragments;
+pub(super) mod head_of_line;
+pub(super) mod lockstep;
+pub(super) mod receive_buffer;

@@ -8,7 +8,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
     facts.host.as_ref().map_err(Clone::clone)?;
-    let strangers = facts.stations.strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"));
+    let strangers =
+        facts.stations.strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"));
     let Strangers { had, lost } = strangers?;
     let (cpus, used, work) = (target.cpus, target.cores, target.work());
     let none = format!("other tenants used {had:.2} of its {cpus:.0} CPUs, and it waited for none");
