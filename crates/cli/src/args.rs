@@ -309,7 +309,7 @@ pub struct LoadArgs {
     /// server, of which it chooses one at random for each exchange; users of `capacity --hold` take them in turn
     #[arg(long = "server", value_name = "HOST:PORT")]
     pub servers: Vec<String>,
-    /// Stay outside of the BEAM node that is loaded: no probe in it
+    /// Stay outside of the BEAM node that is loaded: no probe in it, and its memory is not read
     #[arg(long)]
     pub no_inside: bool,
     /// Set a knob of the target, or override a plan key by its dotted name; repeatable
@@ -577,7 +577,7 @@ pub struct DoctorArgs {
     /// The probe's share of one of the node's schedulers; a quarter of that on a full node
     #[arg(long, value_name = "SHARE", default_value = "1%")]
     pub budget: String,
-    /// Stay outside of the node: use the kernel alone
+    /// Stay outside of the node: use the kernel alone, and do not read its memory
     #[arg(long)]
     pub no_inside: bool,
 

@@ -45,6 +45,7 @@ pub mod dist;
 pub mod doing;
 pub mod engine;
 pub mod epoll;
+pub mod erlang;
 pub mod far;
 pub mod kernel_code;
 pub mod link;
@@ -99,6 +100,7 @@ pub static SOURCES: &[&Source] = &[
     &spinning::SOURCE,
     &code::SOURCE,
     &kernel_code::SOURCE,
+    &erlang::SOURCE,
     &peers::SOURCE,
     &clients::SOURCE,
     &port::SOURCE,

@@ -107,7 +107,7 @@ impl Functions {
 
 /// A file of which no large part is read at once, whatever its head says.
 #[derive(Clone, Copy, Debug)]
-struct Capped<R>(R);
+pub(crate) struct Capped<R>(pub(crate) R);
 
 impl<'a, R: ReadRef<'a>> ReadRef<'a> for Capped<R> {
     fn len(self) -> Result<u64, ()> {

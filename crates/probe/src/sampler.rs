@@ -1,4 +1,5 @@
-//! Samples the target in the background: the states of its threads, and its peers.
+//! Samples the target in the background: the states of its threads, its peers, and, of an Erlang VM that is not entered, its
+//! processes.
 //!
 //! On a thread of its own, since instants are to be random and many, and a round of
 //! [`crate::Probe`] is neither. It takes at most about 1 % of a CPU: where a sample costs more,
@@ -18,6 +19,7 @@ use linerate_model::Timestamp;
 use crate::kernel_code::KernelSampler;
 use crate::pace::{Pace, Random, cpu_time};
 use crate::peers::{self, PeerSampler};
+use crate::processes::ProcessSampler;
 use crate::spinning::SpinSampler;
 use crate::threads::{self, ThreadSampler};
 use crate::tree::{Family, walk_in};
@@ -52,10 +54,13 @@ impl TargetSampler {
     /// Begins to sample the process trees with these roots, and the first one's network namespace. Connections from
     /// `ports`, and from other ports that the trees listen on, are no questions of theirs.
     ///
+    /// With the memory of Erlang VMs among them, where that is wanted: they are not entered.
+    ///
     /// What can't be read is in `unread` of the evidence, as of sources `threads` and `peers`.
     pub fn start(
         pids: Vec<u32>,
         ports: Vec<u16>,
+        by_memory: bool,
         now: impl Fn() -> Timestamp + Send + 'static,
     ) -> Self {
         let shared = Arc::new(Shared::default());
@@ -63,7 +68,8 @@ impl TargetSampler {
         let of_thread = shared.clone();
         // Named unlike the engine's threads.
         let builder = std::thread::Builder::new().name("target-sampler".into());
-        let began = builder.spawn(move || sample(&pids, &ports, &now, &stopped, &of_thread));
+        let began =
+            builder.spawn(move || sample(&pids, &ports, by_memory, &now, &stopped, &of_thread));
         let mut sampler = Self { stop: Some(stop), thread: None, shared };
         match began {
             Ok(thread) => sampler.thread = Some(thread),
@@ -129,6 +135,7 @@ impl Shared {
 fn sample(
     pids: &[u32],
     ports: &[u16],
+    by_memory: bool,
     now: &impl Fn() -> Timestamp,
     stopped: &Receiver<()>,
     shared: &Shared,
@@ -138,6 +145,7 @@ fn sample(
     let mut peers = PeerSampler::open(pids.first().copied(), ports);
     let mut spinning = SpinSampler::default();
     let mut kernel = KernelSampler::default();
+    let mut processes = by_memory.then(ProcessSampler::new);
     let mut walks = Pace::new(WALK_EVERY, WALK_SHARE);
     let mut members = Vec::new();
     let mut next_row = Timestamp(0);
@@ -158,7 +166,8 @@ fn sample(
             shared.row(row);
             next_row = at.after(ROW_EVERY);
         }
-        let next = peers.next().map_or(threads.next(), |next| next.min(threads.next()));
+        let others = [peers.next(), processes.as_ref().map(ProcessSampler::next)];
+        let next = others.into_iter().flatten().fold(threads.next(), Timestamp::min);
         match stopped.recv_timeout(next.since(at)) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
@@ -169,6 +178,11 @@ fn sample(
         }
         if peers.next().is_some_and(|next| at >= next) {
             peers.sample(at, &members, &mut random);
+        }
+        if let Some(processes) = processes.as_mut().filter(|of| at >= of.next()) {
+            let mut row = Evidence::default();
+            processes.sample(at, &members, &mut random, &mut row);
+            shared.absorb(row);
         }
     }
     let (at, mut row) = (now(), Evidence::default());

@@ -1,4 +1,4 @@
-//! The calls of a packet capture, of samplers of code and of system calls, and of a thread's own mounts, that Rust can't check: all
+//! The calls of a packet capture, of samplers of code and of system calls, and of a thread's own mounts, and of another process's memory, that Rust can't check: all
 //! of this crate's `unsafe`.
 //!
 //! Source: packet(7); `Documentation/networking/packet_mmap.rst` and `linux/if_packet.h` of the kernel;
@@ -335,4 +335,21 @@ pub(crate) fn own_mounts() -> io::Result<()> {
         checked(libc::unshare(libc::CLONE_NEWNS))?;
         checked(libc::mount(std::ptr::null(), root, std::ptr::null(), changed, std::ptr::null()))
     }
+}
+
+/// Reads pieces of another process's memory into `into`, one after the other, up to the first that can't be read: how many
+/// bytes. At most 1024 pieces. Source: process_vm_readv(2).
+pub(crate) fn read_memory(pid: u32, pieces: &[(u64, usize)], into: &mut [u8]) -> io::Result<usize> {
+    let there: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|(at, length)| libc::iovec { iov_base: *at as *mut c_void, iov_len: *length })
+        .collect();
+    let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: the kernel writes at most the bytes of `here`, which is a live slice that is exclusively borrowed; what the
+    // pieces point to is in the other process, and only read.
+    let read = unsafe {
+        let (count, pid) = (there.len() as libc::c_ulong, pid as libc::pid_t);
+        libc::process_vm_readv(pid, &raw const here, 1, there.as_ptr(), count, 0)
+    };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }

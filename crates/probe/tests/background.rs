@@ -63,7 +63,7 @@ impl Drop for Program {
 
 /// Samples a tree for a while.
 fn sampled(pid: u32, time: Duration) -> Evidence {
-    let sampler = TargetSampler::start(vec![pid], Vec::new(), clock());
+    let sampler = TargetSampler::start(vec![pid], Vec::new(), false, clock());
     std::thread::sleep(time);
     let mut evidence = sampler.drain();
     evidence.absorb(sampler.finish());
@@ -360,7 +360,7 @@ fn a_target_of_many_threads_and_connections_is_sampled_less_often() {
         });
         let words = [count, i32::from(port), connections].map(|word: i32| word.to_string());
         let program = Program::new(CROWD, &words.each_ref().map(String::as_str));
-        let sampler = TargetSampler::start(vec![program.pid()], Vec::new(), clock());
+        let sampler = TargetSampler::start(vec![program.pid()], Vec::new(), false, clock());
         std::thread::sleep(Duration::from_secs(3));
         let used = sampler.cpu_time().as_secs_f64() / 3.0;
         let evidence = sampler.finish();

@@ -54,8 +54,10 @@ pub struct Facts<'a> {
     pub stations: Stations,
     /// What the node's schedulers did; missing where no node was sampled inside.
     pub(crate) node: Result<NodeCpu, Missing>,
-    /// The node's processes that were sampled.
+    /// The node's processes that were sampled inside.
     pub processes: Vec<sampled::Process<'a>>,
+    /// The same of a node that is seen from outside only, by its memory.
+    pub seen: Vec<sampled::Process<'a>>,
     /// The network fitted to the run; absent where nothing was answered, or the load is not ours.
     pub model: Option<Model>,
     /// What limits the rate.
@@ -81,6 +83,9 @@ impl<'a> Facts<'a> {
             0.0 if load == Load::Watched && !run.is_idle() => run.load.opened as f64 / seconds,
             attained => attained,
         };
+        let sampled = sampled::sampled(&run);
+        let is_inside = run.node().is_ok();
+        let (processes, seen) = if is_inside { (sampled, vec![]) } else { (vec![], sampled) };
         let (exchanges, exchange_s) = (attained * seconds, in_application / attained.max(1e-9));
         let datagrams = run.of(Subject::Stack(Side::Server)).grown(snmp::UDP_IN).unwrap_or(0.0);
         let mut facts = Self {
@@ -101,7 +106,8 @@ impl<'a> Facts<'a> {
             target_cpu,
             host,
             stations: Stations::default(),
-            processes: sampled::sampled(&run),
+            processes,
+            seen,
             model: None,
             place: Place::default(),
             connections: connections::served(&run),
@@ -242,6 +248,13 @@ impl<'a> Facts<'a> {
         ((load.service.mean() - load.first_byte.mean()) / 1e9).max(0.0)
     }
 
+    /// Of a node that is seen from outside only, the mean number of processes that are so, by its memory.
+    pub(crate) fn by_memory(&self, those: Metric<u64>) -> Option<f64> {
+        let of = self.run.of(Subject::Target);
+        let rounds = of.grown(erlang::ROUNDS).ok().filter(|rounds| *rounds >= FEW)?;
+        Some(of.grown(those).ok()? / rounds)
+    }
+
     /// How many ask at a time at most: one a connection; any number of nodes' processes, which share a channel.
     pub(crate) fn callers(&self) -> u64 {
         let is_quiet = self.load == Load::Watched && self.watched.is_empty();
@@ -289,7 +302,12 @@ impl<'a> Facts<'a> {
         }
         let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
         let of_bursts = beat.and_then(|beat| Pace::of_beat(&beat, headers.under_way));
-        let passes_on = of_bursts.is_none() && self.inside.questions() >= HALFWAY;
+        // Where the requests wait for their turn to ask, and 32 answers vary by less than half of the time between two, each is
+        // released at its time: what passes on a peer's answers is late by the sum of its delays.
+        let questions = self.inside.questions();
+        let keeps_step = headers.rhythm.is_some_and(|of| of.spreads_s[1] < HALFWAY * of.mean_s)
+            && questions < HALFWAY * headers.under_way;
+        let passes_on = of_bursts != Some(Pace::Clock) && !keeps_step && questions >= HALFWAY;
         let pace = headers.pace()?;
         Some(if pace == Pace::Clock && passes_on { Pace::AtOnce(1.0) } else { pace })
     }

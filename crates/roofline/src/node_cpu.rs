@@ -101,6 +101,8 @@ pub(crate) enum Pool {
 pub(crate) struct InPool {
     /// Mean number with a job.
     pub busy: f64,
+    /// Of those, the ones that compute.
+    pub computing: f64,
     pub count: f64,
     /// Mean number of jobs that waited.
     pub waiting: f64,
@@ -109,14 +111,16 @@ pub(crate) struct InPool {
 impl Pool {
     pub const ALL: [Self; 2] = [Self::Computing, Self::Io];
 
-    /// Of a node that is seen from outside only: those whose job waits, where all of them do. What runs there is the CPUs' affair.
-    /// Other requests that sleep, or wait for a disk, wait for one of them.
+    /// Of a node that is seen from outside only, where all of them have a job: it waits, or runs while a CPU is idle; without one it is
+    /// the CPUs' affair. Other requests that sleep, or wait for a disk, wait for one of them.
     pub fn outside(self, facts: &Facts) -> Option<InPool> {
         let threads = facts.threads().filter(|_| facts.is_node_outside())?;
-        let (count, busy) = threads.dirty[self as usize];
-        let waiting = (facts.inside.asleep + facts.inside.disk - busy).max(0.0);
-        let count = count as f64;
-        (count > 0.0 && busy >= FULL * count).then_some(InPool { busy, count, waiting })
+        let [count, held, runs] = threads.dirty[self as usize];
+        let runs = if facts.no_cpu_is_idle() { 0.0 } else { runs };
+        let busy = (held + runs).min(count);
+        let waiting = (facts.inside.asleep + facts.inside.disk - held).max(0.0);
+        let of = InPool { busy, computing: runs.min(busy), count, waiting };
+        (count > 0.0 && busy >= FULL * count).then_some(of)
     }
 
     pub fn of(self, node: &Of) -> Result<InPool, Missing> {
@@ -133,6 +137,8 @@ impl Pool {
         let (busy, all) = (part(node, active, total)?, node.last(all)?);
         // Those offline take no jobs, and count as schedulers.
         let count = node.last(online).unwrap_or(all).max(1) as f64;
-        Ok(InPool { busy: busy * all as f64, count, waiting: node.mean(queue)? })
+        let (busy, waiting) = (busy * all as f64, node.mean(queue)?);
+        let computing = if self == Pool::Computing { busy } else { 0.0 };
+        Ok(InPool { busy, computing, count, waiting })
     }
 }

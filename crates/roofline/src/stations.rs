@@ -138,7 +138,7 @@ impl Stations {
             this.target(facts, of);
             match &of.node {
                 Some(node) => this.node(facts, of, node),
-                None => this.dirty_schedulers(0.0, |pool| pool.outside(facts)),
+                None => this.dirty_schedulers(1.0, |pool| pool.outside(facts)),
             }
         }
         let threads = facts.threads().filter(|of| of.compiling > 0.0);
@@ -258,9 +258,8 @@ impl Stations {
     /// Its dirty schedulers: those for computing take a CPU each, as far as they are let run.
     fn dirty_schedulers(&mut self, let_run: f64, of: impl Fn(Pool) -> Option<InPool>) {
         for pool in Pool::ALL {
-            if let Some(InPool { busy, count, .. }) = of(pool) {
-                let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
-                self.push(Resource::DirtySchedulers, busy, count, cpu);
+            if let Some(InPool { busy, computing, count, .. }) = of(pool) {
+                self.push(Resource::DirtySchedulers, busy, count, computing * let_run);
             }
         }
     }

@@ -65,6 +65,9 @@ impl<O: Observer> Runner<O> {
             Client::Beam => (beam_client::start(&job, deployment.lab.engine_hosts())?, None),
         };
         let (running, of_workers) = running;
+        // A node that let us in tells itself.
+        let is_in = inside.as_ref().is_some_and(|inside| inside.refusal().is_none());
+        let by_memory = plan.target.inside && !is_in;
         let inside = inside.map(|inside| inside.begin(running.flows.clone()));
         let links = Links::of(&deployment.lab);
         let names = Names::of(&header.places);
@@ -79,6 +82,7 @@ impl<O: Observer> Runner<O> {
             target: TargetSampler::start(
                 scope.target_pids.clone(),
                 scope.target_ports.clone(),
+                by_memory,
                 now,
             ),
             calls: (carries && scope.local)

@@ -41,6 +41,8 @@ metrics! {
     /// Of them, the ones in functions by which Erlang's VM looks whether a process holds a term that is removed: an old
     /// persistent term, or a literal of old code.
     REMOVED_TERMS: u64 = "code.removed_terms", "1";
+    /// Of them, the ones in the function by which Erlang's VM calls a tracer, which it does for nothing else.
+    TRACING: u64 = "code.tracing", "1";
     /// Of them, the ones in functions by which Go's runtime collects garbage.
     COLLECTING: u64 = "code.collecting", "1";
     /// Of them, the ones whose function was looked for: later than the sample, where the file's table was not read yet. Shares of
@@ -54,6 +56,7 @@ pub struct Code {
     samples: u64,
     ciphers: u64,
     removed_terms: u64,
+    tracing: u64,
     collecting: u64,
     looked_up: u64,
     by_file: BTreeMap<String, u64>,
@@ -81,6 +84,7 @@ impl Code {
         let Some(function) = function else { return };
         let is_one = |is_one: bool| if is_one { times } else { 0 };
         self.removed_terms += is_one(LOOK_FOR_REMOVED_TERMS.contains(&function));
+        self.tracing += is_one(function == CALL_TRACER);
         self.collecting += is_one(collects(function));
         *self.by_function.entry((function.to_owned(), file.to_owned())).or_default() += times;
     }
@@ -94,6 +98,7 @@ impl Code {
         push(CIPHERS, self.ciphers);
         push(BUSIEST, *count);
         push(REMOVED_TERMS, self.removed_terms);
+        push(TRACING, self.tracing);
         push(COLLECTING, self.collecting);
         push(LOOKED_UP, self.looked_up);
         let function = self.by_function.iter().max_by_key(|(_, count)| **count);
@@ -130,6 +135,9 @@ fn shown(function: &str) -> String {
 // Source: erts/emulator/beam/beam_bif_load.c.
 const LOOK_FOR_REMOVED_TERMS: [&str; 2] =
     ["erts_check_copy_literals_gc_need", "erts_check_copy_literals_gc_need_max_reds"];
+
+// Source: `call_tracer` of erts/emulator/beam/erl_trace.c, `erts_nif_call_function` of erl_nif.c, OTP 19 and later.
+const CALL_TRACER: &str = "erts_nif_call_function";
 
 /// Whether a function does nothing but collect garbage: marks what is in use, copies it, sweeps the rest.
 // Source: src/runtime/mgc*.go, mbitmap.go and mwbbuf.go of Go 1.19 to 1.26.
@@ -290,7 +298,7 @@ mod tests {
         code.look_up(Some("erts_check_copy_literals_gc_need"), "beam.smp", 2);
         code.push(Timestamp(3), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
-        assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (2, 2));
+        assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS), of(TRACING)), (2, 2, 0));
         let fact = evidence.fact(Subject::Target, "busiest_function");
         assert_eq!(fact, Some("erts_check_copy_literals_gc_need of beam.smp"));
     }

@@ -94,14 +94,20 @@ metrics! {
     SCHEDULERS: u64 = "threads.schedulers", "1";
     /// Of these, the ones asleep in a call that the VM's own code does not make there, such as one in a timer or a read: held by native code.
     HELD_SCHEDULERS: u64 = "threads.held_schedulers", "1";
+    /// Of these, the ones that ran or could have run.
+    RUNNING_SCHEDULERS: u64 = "threads.running_schedulers", "1";
     /// Threads that are its dirty schedulers for computing, by their names.
     DIRTY_CPU: u64 = "threads.dirty_cpu", "1";
     /// Of these, the ones asleep in anything but a wait for work, or waiting for a disk: they have a job that waits.
     HELD_DIRTY_CPU: u64 = "threads.held_dirty_cpu", "1";
+    /// Of these, the ones that ran or could have run.
+    RUNNING_DIRTY_CPU: u64 = "threads.running_dirty_cpu", "1";
     /// Threads that are its dirty schedulers for I/O.
     DIRTY_IO: u64 = "threads.dirty_io", "1";
     /// Of these, the same.
     HELD_DIRTY_IO: u64 = "threads.held_dirty_io", "1";
+    /// Of these, the ones that ran or could have run.
+    RUNNING_DIRTY_IO: u64 = "threads.running_dirty_io", "1";
     /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
     /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
     TIMER_RUNS: u64 = "threads.timer_runs", "1";
@@ -191,9 +197,12 @@ const SUMS: [Metric<u64>; 17] = [
     UNKNOWN,
 ];
 
-/// The schedulers of Erlang's VM, and those that are held: normal ones, and dirty ones for computing and for I/O.
-const POOLS: [[Metric<u64>; 2]; 3] =
-    [[SCHEDULERS, HELD_SCHEDULERS], [DIRTY_CPU, HELD_DIRTY_CPU], [DIRTY_IO, HELD_DIRTY_IO]];
+/// The schedulers of Erlang's VM, those that are held, and those that run: normal ones, and dirty ones for computing and for I/O.
+const POOLS: [[Metric<u64>; 3]; 3] = [
+    [SCHEDULERS, HELD_SCHEDULERS, RUNNING_SCHEDULERS],
+    [DIRTY_CPU, HELD_DIRTY_CPU, RUNNING_DIRTY_CPU],
+    [DIRTY_IO, HELD_DIRTY_IO, RUNNING_DIRTY_IO],
+];
 
 /// What a thread does for its runtime.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -271,6 +280,7 @@ pub struct Threads {
     /// Normal ones, and dirty ones for computing and for I/O.
     schedulers: [BTreeSet<ThreadId>; 3],
     held: [u64; 3],
+    run: [u64; 3],
     occupied: BTreeMap<ThreadId, u64>,
     fullest: u64,
     fullest_id: Option<ThreadId>,
@@ -324,6 +334,7 @@ impl Threads {
             if let Some(pool) = role.pool() {
                 self.schedulers[pool].insert(*id);
                 self.held[pool] += if doing.holds(pool) { weight } else { 0 };
+                self.run[pool] += if *doing == Doing::Running { weight } else { 0 };
             }
             if *doing == Doing::Running {
                 self.collecting += if role.collects() { weight } else { 0 };
@@ -382,9 +393,10 @@ impl Threads {
         push(COMPILING, self.compiling / WHOLE);
         push(STOPPING, self.stopping);
         push(TOGETHER, self.together);
-        for ((all, held), metrics) in self.schedulers.iter().zip(self.held).zip(POOLS) {
-            push(metrics[0], all.len() as u64);
-            push(metrics[1], held / WHOLE);
+        for (pool, [all, held, run]) in POOLS.into_iter().enumerate() {
+            push(all, self.schedulers[pool].len() as u64);
+            push(held, self.held[pool] / WHOLE);
+            push(run, self.run[pool] / WHOLE);
         }
     }
 }
@@ -468,6 +480,8 @@ mod tests {
         threads.take(&asked, 5, 0, |(_, tid)| Role::of(dirty[tid as usize - 10]));
         let of = [DIRTY_CPU, HELD_DIRTY_CPU, DIRTY_IO, HELD_DIRTY_IO].map(pushed(&threads));
         assert_eq!(of, [3, 1, 2, 2], "one of the names above is of such a thread too");
+        let of = [RUNNING_SCHEDULERS, RUNNING_DIRTY_CPU, RUNNING_DIRTY_IO].map(pushed(&threads));
+        assert_eq!(of, [0, 1, 0]);
     }
 
     #[test]

@@ -99,7 +99,9 @@ impl Facts<'_> {
     /// Accepted connections, where their number stood still though more came: each waits until one ends. For a moment
     /// then it is one fewer: two are seen as 1.7.
     pub(crate) fn let_in_by_turns(&self) -> Option<f64> {
-        let queue = self.accept_queue().ok().filter(|queue| queue.least > 0)?;
+        // A thread that is full accepts when it gets to it, and a loop of clients has as many open all the time.
+        let is_busy = self.stations.fullness(Resource::TargetThread) >= FULL;
+        let queue = self.accept_queue().ok().filter(|queue| queue.least > 0 && !is_busy)?;
         let let_in = match self.load {
             Load::Made => f64::from(self.run.connections()) - queue.waiting,
             Load::Watched => self.ports(Watched::accepted),

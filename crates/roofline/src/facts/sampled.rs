@@ -38,13 +38,9 @@ pub struct Process<'a> {
     pub is_owner: bool,
 }
 
-/// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
-// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
-const LARGE: f64 = 128.0 * 1024.0 * 8.0;
-
 impl Process<'_> {
     pub fn is_large(&self) -> bool {
-        self.heap > LARGE
+        self.heap > erlang::LARGE as f64
     }
 
     /// Messages that stay in its mailbox: more than callers, constant but for theirs, or for a few that come and stay too.
@@ -89,13 +85,14 @@ impl Process<'_> {
     }
 
     /// Whether it takes log events, or writes them for who does. Source: `logger_olp` and `logger_h_common` of OTP, which name
-    /// it after the handler; `logger_std_h`, whose file has a process; `lager_app`, which calls its handlers' manager so.
+    /// it after the handler; `logger_std_h`, whose file has a process; `lager_app`, and Elixir's `Logger`
+    /// before 1.15, which call their handlers' manager so.
     pub fn is_log_handler(&self) -> bool {
         let began = self.stack.split(" < ").last().unwrap_or_default();
         self.stack.contains("logger_olp:handle_load")
             || began.starts_with("logger_std_h:") && !self.is_owner
             || self.name.starts_with("logger_")
-            || self.name == "lager_event"
+            || ["lager_event", "Elixir.Logger"].contains(&self.name)
     }
 
     /// The share of samples in which somebody waited for it, 0 to 1.

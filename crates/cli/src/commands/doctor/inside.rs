@@ -73,6 +73,7 @@ pub(super) fn enter(
         }
         (_, true) => {
             outside.unread.push(("node", "not asked: --no-inside".into()));
+            outside.by_memory = false;
             return Ok(None);
         }
         (Asked::Node(place), false) => Ok(place.clone()),

@@ -26,6 +26,8 @@ pub(super) struct Outside {
     connections: BTreeMap<u16, usize>,
     /// What could not be looked at, and why.
     pub(super) unread: Vec<(&'static str, String)>,
+    /// Whether a node that is not entered may be seen by its memory.
+    pub(super) by_memory: bool,
 }
 
 impl Outside {
@@ -39,6 +41,7 @@ impl Outside {
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
             unread: Vec::new(),
+            by_memory: true,
         };
         match asked {
             Asked::Node(place) => outside.name = place.to_string(),

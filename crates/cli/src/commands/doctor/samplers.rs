@@ -25,16 +25,16 @@ pub(super) struct Samplers {
 impl Samplers {
     /// Begins to sample a process tree in its network namespace (none: this process's own), and the
     /// connections of these of its ports, the most important first. Connections from `listening` are no
-    /// questions of its own. With its system calls, where those are all that shows how it reads.
+    /// questions of its own. With its system calls, where those are all that shows how it reads, and its memory.
     pub(super) fn start(
         pid: u32,
         netns: Option<&Path>,
         listening: &[u16],
         ports: &[u16],
-        with_calls: bool,
+        [with_calls, by_memory]: [bool; 2],
         evidence: &mut Evidence,
     ) -> Self {
-        let target = TargetSampler::start(vec![pid], listening.to_vec(), now);
+        let target = TargetSampler::start(vec![pid], listening.to_vec(), by_memory, now);
         let statistics = StatisticsSampler::start(pid, netns, ports, now);
         let calls = with_calls.then(|| CallSampler::start(vec![pid], &READING, now));
         let (ports, others) = ports.split_at(ports.len().min(MOST_PORTS));

@@ -90,7 +90,9 @@ impl<'a> Watch<'a> {
             let listening: Vec<u16> = outside.listening.iter().copied().collect();
             let (netns, ports) = (outside.netns(), outside.ports(ours));
             let is_outside = inside.is_none() && is_beam(pid);
-            Samplers::start(pid, netns.as_deref(), &listening, &ports, is_outside, &mut evidence)
+            let memory = is_outside && outside.by_memory;
+            let netns = netns.as_deref();
+            Samplers::start(pid, netns, &listening, &ports, [is_outside, memory], &mut evidence)
         });
         let is_far = inside.as_ref().is_some_and(|inside| inside.far.is_some());
         if kernel.is_none() {

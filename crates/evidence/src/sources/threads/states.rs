@@ -56,8 +56,9 @@ pub struct States {
     pub schedulers: u64,
     /// Of these, the ones that native code holds in a call that waits.
     pub held_schedulers: f64,
-    /// Its dirty schedulers for computing and for I/O, and of each those that have a job which waits.
-    pub dirty: [(u64, f64); 2],
+    /// Its dirty schedulers for computing and for I/O: of each kind how many there are, how many have a job which waits, and
+    /// how many run. Of earlier evidence none runs.
+    pub dirty: [[f64; 3]; 2],
     /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
     pub fullest: f64,
     /// Its name.
@@ -100,11 +101,8 @@ impl States {
             compiling: mean(super::COMPILING),
             schedulers: of.last(super::SCHEDULERS).unwrap_or(0),
             held_schedulers: mean(super::HELD_SCHEDULERS),
-            dirty: [
-                (super::DIRTY_CPU, super::HELD_DIRTY_CPU),
-                (super::DIRTY_IO, super::HELD_DIRTY_IO),
-            ]
-            .map(|(all, held)| (of.last(all).unwrap_or(0), mean(held))),
+            dirty: [super::POOLS[1], super::POOLS[2]]
+                .map(|[all, held, run]| [of.last(all).unwrap_or(0) as f64, mean(held), mean(run)]),
             fullest: mean(super::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })

@@ -29,6 +29,9 @@ pub(in crate::roofs) enum MailboxScan {
 
 impl MailboxScan {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
+        if let Some(claim) = self.by_memory(facts) {
+            return Ok(claim);
+        }
         let release = facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse::<u32>().ok());
         let sends_search = release.is_none_or(|release| release < 26);
         // The least cost of searching, in CPUs' worth of time; and the most messages that stay.
@@ -75,6 +78,32 @@ impl MailboxScan {
             ))
             .at_least(Least::OfTarget)
             .lifted_by(self.remedies(are_taken)))
+    }
+
+    /// Seen from outside, by its memory: who runs has messages that it never takes, and searches them once an exchange at least.
+    fn by_memory(self, facts: &Facts) -> Option<Claim> {
+        let (callers, work) = (facts.callers(), facts.target_work().ok()?);
+        let is_laden = |of: &&Process| of.running > 0.0 && of.standing(callers) as f64 >= FEW;
+        let (laden, others): (Vec<_>, Vec<_>) = facts.seen.iter().partition(is_laden);
+        let running = |of: &[&Process]| of.iter().map(|of| of.running).sum::<f64>();
+        let sends = laden.iter().filter(|of| of.stack.contains("prim_inet:send/")).count();
+        let is_send = 2 * sends >= laden.len();
+        let mailbox = laden.iter().map(|of| of.standing(callers)).max()? as f64;
+        let who = laden.iter().max_by(|a, b| a.running.total_cmp(&b.running))?;
+        let each = searched(mailbox).min(work);
+        let (one, took, count) = (duration(searched(mailbox)), facts.took(each), laden.len());
+        let claim = Claim::work(Resource::TargetCpu, each)
+            .sized_if(each >= HALFWAY * work)
+            .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
+            .seen(format!(
+                "{count} of the processes that run have messages which stay, up to {mailbox:.0} of them; {} was in {}",
+                who.words(),
+                who.function
+            ))
+            .at_least(Least::OfTarget)
+            .lifted_by(self.remedies(false));
+        let is_mine = is_send == (self == MailboxScan::Send);
+        (is_mine && running(&laden) >= running(&others)).then_some(claim)
     }
 
     fn remedies(self, are_taken: bool) -> impl Iterator<Item = Remedy> {

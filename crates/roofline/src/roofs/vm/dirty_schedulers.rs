@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 impl Pool {
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let InPool { busy, count, waiting } = match self.outside(facts) {
+        let InPool { busy, count, waiting, .. } = match self.outside(facts) {
             Some(of) => of,
             None => self.of(&facts.serving_node()?)?,
         };
@@ -16,6 +16,7 @@ impl Pool {
         let each = facts.per_exchange(busy);
         let (took, rate) = (duration(each), rate(count, each));
         let (all, host) = (count as u64, &facts.run.header.host);
+        let many = if all == 1 { "1 scheduler".into() } else { format!("{all} schedulers") };
         let cpus = u64::from(facts.run.header.target.cpus.unwrap_or(host.cpus));
         let enough = match self {
             Pool::Computing => cpus.max(all + 1),
@@ -26,7 +27,7 @@ impl Pool {
         let online = facts.run.node().map(|node| node.last(vm::SCHEDULERS_ONLINE));
         let few = online.is_ok_and(|online| online.is_ok_and(|normal| normal < enough));
         Ok(Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
-            .sum(format!("{all} schedulers, {took} of jobs {} = {rate}", facts.each()))
+            .sum(format!("{many}, {took} of jobs {} = {rate}", facts.each()))
             .seen(format!("{busy:.2} of {all} had a job, and {waiting:.1} more jobs waited"))
             .lifted_by([remedy(self, facts, enough, few)]))
     }

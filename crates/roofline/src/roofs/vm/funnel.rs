@@ -6,7 +6,7 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    if let Some(claim) = from_outside(facts) {
+    if let Some(claim) = by_memory(facts).or_else(|| from_outside(facts)) {
         return Ok(claim);
     }
     facts.serving_node()?;
@@ -54,7 +54,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
     let (active, online, waiting) = (node.active, node.online, funnel.waiting(callers));
-    let (function, count) = (funnel.function, (online.ceil() as u64).max(2));
+    let works = waits <= funnel.running;
+    let (function, count) = (funnel.function, processes(facts, works, online));
     Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
         .sum(format!("{who}: one call at a time, {took} each = {rate}"))
         .seen(format!(
@@ -62,7 +63,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              {online:.0} schedulers in use; it was in {function}"
         ))
         .also(funnel.is_called().then_some(called))
-        .lifted_by(remedies(facts, count, &format!("its stack: {}", stack(funnel)), waits <= funnel.running)))
+        .lifted_by(remedies(facts, count, &format!("its stack: {}", stack(funnel)), works)))
+}
+
+/// How many there should be: as many as schedulers that they would fill, or, where each waits in a call, as callers.
+fn processes(facts: &Facts, works: bool, schedulers: f64) -> u64 {
+    let most = u64::from(facts.run.connections());
+    if works { schedulers.ceil() as u64 } else { most }.max(2)
 }
 
 /// Best first. A call that waits does so in the caller as well; of a watched service it is not known what comes without any.
@@ -79,6 +86,31 @@ fn remedies(facts: &Facts, count: u64, who: &str, works: bool) -> Vec<Remedy> {
         true => vec![shards, spared],
         false => vec![shards],
     }
+}
+
+/// Seen from outside, by its memory: one of the requests under way is served, and most others are in a process's mailbox.
+fn by_memory(facts: &Facts) -> Option<Claim> {
+    let callers = facts.callers();
+    let is_asked = |of: &&Process| of.with_mail >= HALFWAY && !of.is_log_handler();
+    let funnel = facts.seen.iter().filter(is_asked).max_by_key(|of| of.waiting(callers))?;
+    let waiting = funnel.waiting(callers);
+    let logging = facts.by_memory(erlang::LOGGING).unwrap_or(0.0);
+    let (is_one, under_way) = (facts.place.at_a_time()? < TWO, facts.under_way());
+    let are_most = (waiting + 1) as f64 >= HALFWAY * under_way && waiting <= callers;
+    let is_so = facts.place.regime == Regime::Full && is_one && logging < HALFWAY * under_way;
+    let (who, each) = (funnel.words(), facts.per_exchange(1.0));
+    let (took, rate, function) = (duration(each), rate(1.0, each), funnel.function);
+    let works = funnel.running >= HALFWAY;
+    let count = processes(facts, works, 2.0);
+    let claim = Claim::cause(vec![Part::capacity(facts.place.resource?, 1.0, each)])
+        .sum(format!("{who}: one call at a time, {took} each = {rate}"))
+        .seen(format!(
+            "{who} had {waiting} messages waiting while {under_way:.1} requests were under way, and ran in {} of the \
+             samples; it was in {function}",
+            in_percent(funnel.running)
+        ))
+        .lifted_by(remedies(facts, count, &format!("its stack: {}", stack(funnel)), works));
+    (is_so && are_most).then_some(claim)
 }
 
 /// Seen from outside: what always works in a node, one request at a time, asks nobody and leaves a CPU idle, is one process.
@@ -106,7 +138,10 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let ever = if full == Resource::Slots { ", whatever the load" } else { "" };
     let who =
         "which process it is, is known from inside: of a node with a name, without --no-inside";
-    let is_so = facts.is_node_outside() && is_one && works_always && is_alone && !waits_for_others;
+    // Who is not accepted has asked nobody.
+    let is_accepted = facts.at(Station::AcceptQueue) < HALFWAY * facts.under_way();
+    let is_called = is_one && works_always && is_alone && is_accepted && !waits_for_others;
+    let is_so = facts.is_node_outside() && is_called;
     is_so.then(|| {
         Claim::cause(vec![Part::capacity(full, 1.0, each)])
             .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))

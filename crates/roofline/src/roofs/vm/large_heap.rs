@@ -5,7 +5,10 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let node = facts.serving_node()?;
+    let node = match facts.serving_node() {
+        Err(silent) => return by_memory(facts).ok_or(silent),
+        Ok(node) => node,
+    };
     // Without samples of processes nothing is known of heaps.
     node.last(waits::ASKED)?;
     let large = facts.processes.iter().filter(|of| of.is_large() && of.running > 0.0);
@@ -23,21 +26,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
     let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
     let long = node.max(vm::LONG_GC_WORST).ok().filter(|longest| !longest.is_zero());
-    let remedy = if worst.fullsweep_after == Some("0") {
-        Remedy::by_knob(
-            ("fullsweep_after", "65535"),
-            "copies only new data at most collections",
-            "remove fullsweep_after 0 from spawn_opt, process_flag or the environment (ERL_FULLSWEEP_AFTER); to \
-             release old binaries, call erlang:garbage_collect/1 for that process once a minute",
-        )
-    } else {
-        Remedy::by_knob(
-            ("keys", "1000"),
-            "keeps less in the process, so that a collection has less to copy",
-            "keep the state in ets, which is not collected, or in several processes; a larger min_heap_size \
-             collects less often",
-        )
-    };
     let on_dirty = facts.per_exchange(dirty * let_run);
     Ok(Claim::work(Resource::Process, each)
         .and([Part::Work { resource: Resource::DirtySchedulers, each: on_dirty }])
@@ -48,5 +36,42 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .also(long.map(|of| format!("the longest collection took {}", duration(of.as_secs_f64()))))
         .at_least(Least::Asleep)
-        .lifted_by([remedy]))
+        .lifted_by([remedy(worst.fullsweep_after == Some("0"))]))
+}
+
+/// Seen from outside, by its memory: processes with large heaps are collected for most of the time in which any runs.
+fn by_memory(facts: &Facts) -> Option<Claim> {
+    let [collecting, running] = [erlang::COLLECTING, erlang::RUNNING].map(|of| facts.by_memory(of));
+    let (collecting, work) = (collecting?, facts.target_work().ok()?);
+    let large = facts.seen.iter().filter(|of| of.is_large() && of.running > 0.0);
+    let worst = large.max_by(|a, b| a.running.total_cmp(&b.running))?;
+    let share = (collecting / running?.max(1e-6)).min(1.0);
+    let (each, part) = (share * work, in_percent(share));
+    let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
+    let (took, rate) = (facts.took(each), facts.rate_without(share));
+    let claim = Claim::work(Resource::TargetCpu, each)
+        .sum(format!("{part} of the node's work is collection, {took}: {rate} without it"))
+        .seen(format!(
+            "{who} has {heap} of heap and was at work in {worked} of the samples; {collecting:.2} processes collected large heaps"
+        ))
+        .at_least(Least::Asleep)
+        .lifted_by([remedy(false)]);
+    (share >= HALFWAY).then_some(claim)
+}
+
+fn remedy(is_swept: bool) -> Remedy {
+    if is_swept {
+        return Remedy::by_knob(
+            ("fullsweep_after", "65535"),
+            "copies only new data at most collections",
+            "remove fullsweep_after 0 from spawn_opt, process_flag or the environment (ERL_FULLSWEEP_AFTER); to \
+             release old binaries, call erlang:garbage_collect/1 for that process once a minute",
+        );
+    }
+    Remedy::by_knob(
+        ("keys", "1000"),
+        "keeps less in the process, so that a collection has less to copy",
+        "keep the state in ets, which is not collected, or in several processes; a larger min_heap_size \
+         collects less often",
+    )
 }

@@ -1,6 +1,7 @@
 //! Synchronous logging: processes that serve requests wait until a log handler has their event.
 //! `delay = requests whose process waits for a handler, or in a call of it / throughput`
 //! `work = the handler's own time / throughput`
+//! Of a node that is not entered: by the functions on its processes' stacks, or by how much it logs.
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 
 use crate::prelude::*;
@@ -11,7 +12,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (Err(_), Some(output)) if output.is_log_of_beam => {
             return Ok(claim(facts, output.each, UNTIL_TAKEN, output.seen));
         }
-        (Err(silent), _) => return by_its_size(facts).ok_or(silent),
+        (Err(silent), _) => {
+            return by_memory(facts).or_else(|| by_its_size(facts)).ok_or(silent);
+        }
         (node, _) => node?,
     };
     let asked: u64 = node.values(waits::ASKED)?.iter().sum();
@@ -84,6 +87,16 @@ fn by_its_size(facts: &Facts) -> Option<Claim> {
         inside.asleep
     );
     is_so.then(|| claim(facts, facts.per_exchange(inside.asleep), UNTIL_TAKEN, seen))
+}
+
+/// Seen from outside, by its memory: most requests' processes wait within the call of a log handler.
+fn by_memory(facts: &Facts) -> Option<Claim> {
+    let (logging, under_way) = (facts.by_memory(erlang::LOGGING)?, facts.under_way());
+    let each = facts.per_exchange(logging.min(under_way));
+    let seen = format!(
+        "{logging:.1} processes wait within the call of a log handler, while {under_way:.1} requests are under way"
+    );
+    (logging >= HALFWAY * under_way).then(|| claim(facts, each, "for a log handler", seen))
 }
 
 const UNTIL_TAKEN: &str = "until its log is taken";

@@ -1,0 +1,63 @@
+//! Nodes without a name, which nobody can enter: what their memory, their threads and the VM's own functions show, over
+//! recorded runs of software that others wrote (`fixtures/heldout`), as they are and without that.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod altered;
+
+use altered::{changed, judged, of, recording};
+
+/// What is named, with all metrics but those that begin so.
+fn named_without(name: &str, metrics: &[&str]) -> Option<String> {
+    let (header, evidence) = recording(&format!("foreign/{name}"));
+    let is_left = |metric: &str| !metrics.iter().any(|of| metric.starts_with(of));
+    let mut altered = changed(&evidence, |_, metric, raw| is_left(metric).then_some(raw));
+    altered.steps.clone_from(&evidence.steps);
+    judged(&header, &altered).verdict.by().map(str::to_owned)
+}
+
+#[track_caller]
+fn assert_named(name: &str, with: &str, metrics: &[&str], without: &str) {
+    assert_eq!(named_without(name, &[]).as_deref(), Some(with));
+    assert_eq!(named_without(name, metrics).as_deref(), Some(without));
+}
+
+#[test]
+fn a_process_whose_mailbox_has_the_other_requests_is_what_they_wait_for() {
+    // Elixir: each basket asks one process, which asks the tax service, 4 ms, and waits for the answer.
+    let all = ["erlang.", "suspect."];
+    assert_named("one-process-asks-another-service", "vm.funnel", &all, "app.serial");
+    let (header, evidence) = recording("foreign/one-process-asks-another-service");
+    let judgement = judged(&header, &evidence);
+    let seen = &of(&judgement, "vm.funnel").because;
+    assert!(seen.starts_with("tax1 (<0.98.0>) had 11 messages waiting"), "{seen}");
+    assert!(seen.contains("it was in prim_inet:recv0/3"), "{seen}");
+}
+
+#[test]
+fn requests_that_wait_within_a_log_handler_wait_for_the_log() {
+    // Elixir: its Logger's backend sends each line to a collector, 3 ms away.
+    let all = ["erlang.", "suspect."];
+    assert_named("log-over-the-network", "vm.logger", &all, "app.serial");
+    // The process of the handlers is no server that could be called less.
+    assert_named("log-over-the-network", "vm.logger", &["erlang."], "app.serial");
+}
+
+#[test]
+fn messages_that_stay_in_the_mailboxes_of_those_that_run_are_searched() {
+    // Elixir: 20,000 broadcasts in the mailbox of each session, whose receive has no clause for them.
+    let all = ["erlang.", "suspect."];
+    assert_named("broadcasts-that-nobody-takes", "beam.selective-receive", &all, "target.cpu");
+}
+
+#[test]
+fn a_tracer_that_is_called_is_known_by_the_function_that_calls_it() {
+    // Erlang: dbg traces the basket's functions into files. Without the count nothing says so, whatever is traced.
+    assert_named("traced-into-a-file", "vm.tracing", &["code.tracing"], "target.cpu");
+}
+
+#[test]
+fn a_dirty_scheduler_that_always_runs_while_a_cpu_is_idle_is_full() {
+    // Elixir: passwords are hashed by a NIF on the only dirty scheduler for computing (+SDcpu 1:1).
+    let running = ["threads.running_dirty"];
+    assert_named("one-dirty-scheduler", "vm.dirty-cpu", &running, "target.cpu");
+}
