@@ -288,6 +288,12 @@ impl<'a> Facts<'a> {
     /// peer's answers come so evenly, and no clock's; but a peer that answers one by one makes no bursts.
     pub(crate) fn pace(&self) -> Option<Pace> {
         let (port, mut headers) = self.captured().ok()?;
+        // Who consumes waits for a message, which comes at its publisher's pace.
+        let handed =
+            of_broker(&self.run).and_then(|of| self.run.of(of).rate(broker::DELIVERED).ok());
+        if handed.is_some_and(|handed| handed >= HALFWAY * headers.per_s) {
+            return None;
+        }
         // What one thread computes, it computes one after the other: no order of what they wait for.
         let running = self.inside.running;
         let is_work = |of: &capture::Served| {

@@ -101,6 +101,9 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let full = facts.stations.fullest().map_or(0.0, |(_, full)| full);
     let at_work = served + facts.inside.running + full;
     silent_if(at_work >= HALFWAY, format!("{at_work:.1} requests are served at any time"))?;
+    let questions = facts.inside.questions();
+    let asks = format!("it waits for the answers to {questions:.1} questions of its own");
+    silent_if(questions >= HALFWAY * unread, asks)?;
     silent_if(facts.one_is_away(), "the thread that would read them waits for something else")?;
     let rate = |flow: Of| flow.rate(tcp_info::BYTES_RECEIVED).ok().filter(|rate| *rate > 0.0);
     let flows = facts.run.flows(Side::Server).into_iter().filter(is_unread);

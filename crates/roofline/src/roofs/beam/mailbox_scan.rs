@@ -80,28 +80,36 @@ impl MailboxScan {
             .lifted_by(self.remedies(are_taken)))
     }
 
-    /// Seen from outside, by its memory: who runs has messages that it never takes, and searches them once an exchange at least.
+    /// Seen from outside, by its memory: who runs has messages that it never takes, or many while it sends, and searches them: once
+    /// an exchange, or at each write.
     fn by_memory(self, facts: &Facts) -> Option<Claim> {
-        let (callers, work) = (facts.callers(), facts.target_work().ok()?);
-        let is_laden = |of: &&Process| of.running > 0.0 && of.standing(callers) as f64 >= FEW;
+        let (callers, target) = (facts.callers(), facts.target_cpu().ok()?);
+        let code = (1.0 - target.kernel) * facts.target_work().ok()?;
+        let sends = |of: &Process| of.stack.contains("prim_inet:send");
+        let there = |of: &Process| match of.standing(callers) {
+            0 if sends(of) => of.mailbox as f64,
+            standing => standing as f64,
+        };
+        let is_laden = |of: &&Process| of.running > 0.0 && there(of) >= FEW;
         let (laden, others): (Vec<_>, Vec<_>) = facts.seen.iter().partition(is_laden);
         let running = |of: &[&Process]| of.iter().map(|of| of.running).sum::<f64>();
-        let sends = laden.iter().filter(|of| of.stack.contains("prim_inet:send/")).count();
-        let is_send = 2 * sends >= laden.len();
-        let mailbox = laden.iter().map(|of| of.standing(callers)).max()? as f64;
-        let who = laden.iter().max_by(|a, b| a.running.total_cmp(&b.running))?;
-        let each = searched(mailbox).min(work);
-        let (one, took, count) = (duration(searched(mailbox)), facts.took(each), laden.len());
+        let is_send = 2 * laden.iter().filter(|of| sends(of)).count() >= laden.len();
+        let who = laden.iter().max_by(|a, b| there(a).total_cmp(&there(b)))?;
+        let writes = facts.run.of(Subject::Target).rate(process::WRITE_CALLS).unwrap_or(0.0);
+        let times = if is_send { facts.per_exchange(writes).max(1.0) } else { 1.0 };
+        let (mailbox, count) = (there(who), laden.len());
+        let each = (times * searched(mailbox)).min(code);
+        let (one, took) = (duration(searched(mailbox)), facts.took(each));
         let claim = Claim::work(Resource::TargetCpu, each)
-            .sized_if(each >= HALFWAY * work)
+            .sized_if(each >= HALFWAY * code)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(
-                "{count} of the processes that run have messages which stay, up to {mailbox:.0} of them; {} was in {}",
+                "{count} of the processes that run have messages which they do not take, up to {mailbox:.0} of them; {} was in {}",
                 who.words(),
                 who.function
             ))
             .at_least(Least::OfTarget)
-            .lifted_by(self.remedies(false));
+            .lifted_by(self.remedies(is_send));
         let is_mine = is_send == (self == MailboxScan::Send);
         (is_mine && running(&laden) >= running(&others)).then_some(claim)
     }
