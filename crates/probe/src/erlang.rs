@@ -193,7 +193,8 @@ impl Vm {
             slots.iter().filter(is_busy).take(most - most / 4).copied().collect();
         let next = slots.partition_point(|(slot, _)| *slot < self.turn);
         let (before, after) = slots.split_at(next);
-        let others = after.iter().chain(before).filter(|of| !is_busy(of));
+        let there: HashSet<u32> = chosen.iter().map(|(slot, _)| *slot).collect();
+        let others = after.iter().chain(before).filter(|(slot, _)| !there.contains(slot));
         let others: Vec<_> = others.take(most - chosen.len()).copied().collect();
         if let Some((last, _)) = others.last() {
             self.turn = last.saturating_add(1);

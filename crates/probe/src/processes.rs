@@ -1,6 +1,7 @@
 //! What the processes of Erlang VMs are at, where nobody is let in: sampled by [`crate::erlang`], which reads their memory.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use linerate_evidence::sources::{erlang as metrics, suspect};
@@ -16,6 +17,17 @@ use crate::pace::{Pace, Random, cpu_time};
 const EVERY: Duration = Duration::from_millis(100);
 const SHARE: u32 = 200;
 
+/// To find out what a VM is takes some milliseconds, once.
+///
+/// Chosen: a tenth of a percent of a CPU in ten seconds.
+const AT_FIRST: Duration = Duration::from_millis(10);
+
+/// Of a program that may be a VM soon, which is looked at again: so often, and of so many processes at most.
+///
+/// Chosen: as often as the tree is walked; a service of Erlang has a handful of processes of the kernel.
+const AGAIN: Duration = Duration::from_secs(1);
+const FEW_MEMBERS: usize = 64;
+
 /// Chosen: as many as are read completely in about two milliseconds.
 const MOST: usize = 1000;
 
@@ -27,14 +39,19 @@ const TOLD: usize = 20;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ProcessSampler {
-    /// By process of the kernel; none: it is no such VM, or may not be read.
+    /// By process of the kernel; none: it is no such VM, or can't be read.
     vms: BTreeMap<u32, Option<Vm>>,
+    /// When those that are none are tried again: some had only just begun.
+    again: Timestamp,
     pace: Pace,
     sums: Sums,
-    /// By pid: linerate's number, and at how many instants it had messages or ran.
-    known: BTreeMap<String, (u32, u64)>,
+    /// By the kernel's process and the VM's: linerate's number, and at how many instants it had messages or ran.
+    known: BTreeMap<Id, (u32, u64)>,
     numbers: u32,
 }
+
+/// A process of the kernel, and one of its VM.
+type Id = (u32, String);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
@@ -48,9 +65,9 @@ struct Sums {
 
 impl ProcessSampler {
     pub(crate) fn new() -> Self {
-        let pace = Pace::new(EVERY, SHARE).at_most(EVERY * 2);
-        let (vms, known) = (BTreeMap::new(), BTreeMap::new());
-        Self { vms, pace, sums: Sums::default(), known, numbers: 0 }
+        let pace = Pace::new(EVERY, SHARE).at_first(AT_FIRST).at_most(EVERY * 10);
+        let (vms, known, again) = (BTreeMap::new(), BTreeMap::new(), Timestamp(0));
+        Self { vms, again, pace, sums: Sums::default(), known, numbers: 0 }
     }
 
     /// When the next sample is due.
@@ -66,14 +83,13 @@ impl ProcessSampler {
         random: &mut Random,
         evidence: &mut Evidence,
     ) {
-        // To find out what a VM is takes some milliseconds, once.
-        for pid in members {
-            self.vms.entry(*pid).or_insert_with(|| Vm::of(*pid));
-        }
-        self.vms.retain(|pid, _| members.contains(pid));
-        let (began, vms) = (cpu_time(), self.vms.values_mut().flatten());
+        let began = cpu_time();
+        self.find(at, members, evidence);
+        let vms = self.vms.iter_mut().filter_map(|(pid, vm)| Some((*pid, vm.as_mut()?)));
         // One that ended is gone from the members at the next walk.
-        let seen: Vec<Seen> = vms.filter_map(|vm| vm.processes(MOST).ok()).flatten().collect();
+        let seen = vms.filter_map(|(pid, vm)| Some((pid, vm.processes(MOST).ok()?)));
+        let seen = seen.flat_map(|(pid, seen)| seen.into_iter().map(move |of| (pid, of)));
+        let seen: Vec<(u32, Seen)> = seen.collect();
         if !seen.is_empty() {
             self.take(&seen);
             self.push(at, &seen, evidence);
@@ -81,10 +97,34 @@ impl ProcessSampler {
         self.pace.sampled(at, cpu_time().saturating_sub(began), random);
     }
 
-    fn take(&mut self, seen: &[Seen]) {
+    /// Looks which of the members are such VMs, as far as that is not known.
+    fn find(&mut self, at: Timestamp, members: &[u32], evidence: &mut Evidence) {
+        if self.vms.len() != members.len() || !members.iter().all(|pid| self.vms.contains_key(pid))
+        {
+            let there: HashSet<&u32> = members.iter().collect();
+            self.vms.retain(|pid, _| there.contains(pid));
+        }
+        let is_due = at >= self.again && members.len() <= FEW_MEMBERS;
+        self.again = if is_due { at.after(AGAIN) } else { self.again };
+        for pid in members {
+            let vm = self.vms.entry(*pid);
+            let is_new = matches!(vm, Entry::Vacant(_));
+            let vm = vm.or_default();
+            if is_new || is_due && vm.is_none() {
+                *vm = Vm::of(*pid);
+                if vm.is_none() && is_beam(*pid) {
+                    let why =
+                        "the memory of the VM can't be read: that needs root, and OTP 25 on x86-64";
+                    evidence.unread.insert("erlang".into(), why.into());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, seen: &[(u32, Seen)]) {
         let sums = &mut self.sums;
         sums.rounds += 1;
-        for of in seen {
+        for (vm, of) in seen {
             let is_at_work = runs(of.doing);
             sums.processes += 1;
             sums.running += u64::from(is_at_work);
@@ -94,21 +134,20 @@ impl ProcessSampler {
             sums.logging += u64::from(is_logging(of));
             if is_at_work || of.mailbox > 0 {
                 let numbers = &mut self.numbers;
-                let known = self.known.entry(of.pid.clone()).or_insert_with(|| {
+                let known = self.known.entry((*vm, of.pid.clone())).or_insert_with(|| {
                     *numbers += 1;
                     (*numbers, 0)
                 });
                 known.1 += 1;
             }
         }
-        let is_there = |pid: &String| seen.iter().any(|of| of.pid == *pid);
-        // Chosen: ended ones are forgotten when there are many times as many as are told.
+        // Chosen: those that were so once only are forgotten when there are many times as many as are told.
         if self.known.len() > TOLD * 50 {
-            self.known.retain(|pid, _| is_there(pid));
+            self.known.retain(|_, (_, often)| *often > 1);
         }
     }
 
-    fn push(&self, at: Timestamp, seen: &[Seen], evidence: &mut Evidence) {
+    fn push(&self, at: Timestamp, seen: &[(u32, Seen)], evidence: &mut Evidence) {
         let Sums { rounds, processes, running, traced, collecting, logging } = self.sums;
         let mut push = |metric, count| evidence.push(at, Subject::Target, metric, count);
         push(metrics::ROUNDS, rounds);
@@ -117,9 +156,8 @@ impl ProcessSampler {
         push(metrics::TRACED, traced);
         push(metrics::COLLECTING, collecting);
         push(metrics::LOGGING, logging);
-        let known = |of: &&Seen| self.known.contains_key(&of.pid);
-        let mut told: Vec<_> =
-            seen.iter().filter(known).map(|of| (self.known[&of.pid], of)).collect();
+        let known = |(vm, of): &(u32, Seen)| self.known.get(&(*vm, of.pid.clone())).copied();
+        let mut told: Vec<_> = seen.iter().filter_map(|of| Some((known(of)?, &of.1))).collect();
         told.sort_unstable_by_key(|((number, often), _)| (u64::MAX - often, *number));
         for ((number, _), of) in told.into_iter().take(TOLD) {
             let subject = Subject::Process(number);
@@ -146,6 +184,10 @@ impl ProcessSampler {
             }
         }
     }
+}
+
+fn is_beam(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"beam.smp\n")
 }
 
 /// Whether it ran, could have run, or collected garbage, as `suspect.running` has it.

@@ -312,10 +312,28 @@ impl<'a> Facts<'a> {
         // released at its time: what passes on a peer's answers is late by the sum of its delays.
         let questions = self.inside.questions();
         let keeps_step = headers.rhythm.is_some_and(|of| of.spreads_s[1] < HALFWAY * of.mean_s)
-            && questions < HALFWAY * headers.under_way;
+            && questions < TWO.min(HALFWAY * headers.under_way);
         let passes_on = of_bursts != Some(Pace::Clock) && !keeps_step && questions >= HALFWAY;
         let pace = headers.pace()?;
         Some(if pace == Pace::Clock && passes_on { Pace::AtOnce(1.0) } else { pace })
+    }
+
+    /// Whether the target has no CPU more: all of the machine's are used, or of those that it may use.
+    pub(crate) fn has_no_room(&self) -> bool {
+        let is_full = |of: &Target| of.cores >= FULL * of.limit;
+        self.no_cpu_is_idle() || self.target_cpu.as_ref().is_ok_and(is_full)
+    }
+
+    /// Of a node that is seen by its memory: the process in whose mailbox most requests under way wait, while one is served.
+    pub(crate) fn most_wait_for(&self) -> Option<&Process<'a>> {
+        let (callers, under_way) = (self.callers(), self.under_way());
+        let serves = |of: &&Process| of.running >= HALFWAY || of.waits_inside();
+        let is_asked = |of: &&Process| of.with_mail >= HALFWAY && !of.is_log_handler();
+        let asked = self.seen.iter().filter(|of| is_asked(of) && serves(of));
+        let most = asked.max_by_key(|of| of.waiting(callers))?;
+        let waiting = most.waiting(callers);
+        let are_most = waiting >= 1 && (waiting + 1) as f64 >= HALFWAY * under_way;
+        (are_most && waiting <= callers).then_some(most)
     }
 
     pub(crate) fn no_cpu_is_idle(&self) -> bool {

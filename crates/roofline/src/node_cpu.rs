@@ -111,12 +111,12 @@ pub(crate) struct InPool {
 impl Pool {
     pub const ALL: [Self; 2] = [Self::Computing, Self::Io];
 
-    /// Of a node that is seen from outside only, where all of them have a job: it waits, or runs while a CPU is idle; without one it is
-    /// the CPUs' affair. Other requests that sleep, or wait for a disk, wait for one of them.
+    /// Of a node that is seen from outside only, where all of them have a job: it waits, or runs while the node may have another CPU;
+    /// without one it is the CPUs' affair. Other requests that sleep, or wait for a disk, wait for one of them.
     pub fn outside(self, facts: &Facts) -> Option<InPool> {
         let threads = facts.threads().filter(|_| facts.is_node_outside())?;
         let [count, held, runs] = threads.dirty[self as usize];
-        let runs = if facts.no_cpu_is_idle() { 0.0 } else { runs };
+        let runs = if facts.has_no_room() { 0.0 } else { runs };
         let busy = (held + runs).min(count);
         let waiting = (facts.inside.asleep + facts.inside.disk - held).max(0.0);
         let of = InPool { busy, computing: runs.min(busy), count, waiting };

@@ -12,6 +12,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::place(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
         .sum(format!("{rate}, whatever the load"))
         .seen(seen)
+        // At a rate far below what it could, each exchange finds everybody asleep.
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::human(
             "allows more",
             "raise the limiter's rate (nginx: limit_req rate=; HAProxy: rate-limit; an API gateway's quota), \

@@ -91,8 +91,9 @@ impl MailboxScan {
             standing => standing as f64,
         };
         let is_laden = |of: &&Process| of.running > 0.0 && there(of) >= FEW;
-        let (laden, others): (Vec<_>, Vec<_>) = facts.seen.iter().partition(is_laden);
-        let running = |of: &[&Process]| of.iter().map(|of| of.running).sum::<f64>();
+        let laden: Vec<_> = facts.seen.iter().filter(is_laden).collect();
+        let running = laden.iter().map(|of| of.running).sum::<f64>();
+        let are_most = running >= HALFWAY * facts.by_memory(erlang::RUNNING)?;
         let is_send = 2 * laden.iter().filter(|of| sends(of)).count() >= laden.len();
         let who = laden.iter().max_by(|a, b| there(a).total_cmp(&there(b)))?;
         let writes = facts.run.of(Subject::Target).rate(process::WRITE_CALLS).unwrap_or(0.0);
@@ -111,7 +112,7 @@ impl MailboxScan {
             .at_least(Least::OfTarget)
             .lifted_by(self.remedies(is_send));
         let is_mine = is_send == (self == MailboxScan::Send);
-        (is_mine && running(&laden) >= running(&others)).then_some(claim)
+        (is_mine && are_most).then_some(claim)
     }
 
     fn remedies(self, are_taken: bool) -> impl Iterator<Item = Remedy> {

@@ -9,7 +9,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (side, each) = facts.held_most(Held::Pacing);
     silent_if(each <= 0.0, "no bytes waited with both windows open")?;
     let senders = facts.run.flows(side);
-    silent_if(pacing_was_set(&senders)?, "a pacing rate is set, and spaces what they send")?;
+    silent_if(
+        pacing_was_set(&senders).unwrap_or(false),
+        "a pacing rate is set, and spaces what they send",
+    )?;
     let corked = mean_over(&senders, |flow| {
         let mut waits = moments(flow)?;
         waits.retain(|at| at.unsent > 0.0);

@@ -11,8 +11,11 @@ impl Pool {
             None => self.of(&facts.serving_node()?)?,
         };
         silent_if(waiting <= 0.0, format!("{busy:.2} of {count:.0} had a job, and none waited"))?;
-        let no_room = self == Pool::Computing && facts.no_cpu_is_idle();
+        let no_room = self == Pool::Computing && facts.has_no_room();
         silent_if(no_room, "there is no idle CPU for more of them")?;
+        let one =
+            facts.most_wait_for().map(|of| format!("all ask {}, which has one job", of.words()));
+        silent_if(one.is_some(), one.unwrap_or_default())?;
         let each = facts.per_exchange(busy);
         let (took, rate) = (duration(each), rate(count, each));
         let (all, host) = (count as u64, &facts.run.header.host);

@@ -90,18 +90,16 @@ fn remedies(facts: &Facts, count: u64, who: &str, works: bool) -> Vec<Remedy> {
 
 /// Seen from outside, by its memory: one of the requests under way is served, and most others are in a process's mailbox.
 fn by_memory(facts: &Facts) -> Option<Claim> {
-    let callers = facts.callers();
-    let is_asked = |of: &&Process| of.with_mail >= HALFWAY && !of.is_log_handler();
-    let funnel = facts.seen.iter().filter(is_asked).max_by_key(|of| of.waiting(callers))?;
-    let waiting = funnel.waiting(callers);
+    let funnel = facts.most_wait_for()?;
+    let (waiting, under_way) = (funnel.waiting(facts.callers()), facts.under_way());
     let logging = facts.by_memory(erlang::LOGGING).unwrap_or(0.0);
-    let (is_one, under_way) = (facts.place.at_a_time()? < TWO, facts.under_way());
-    let are_most = (waiting + 1) as f64 >= HALFWAY * under_way && waiting <= callers;
-    let is_so = facts.place.regime == Regime::Full && is_one && logging < HALFWAY * under_way;
+    let is_one = facts.place.at_a_time()? < TWO && facts.place.regime == Regime::Full;
+    let is_so = is_one && logging < HALFWAY * under_way;
     let (who, each) = (funnel.words(), facts.per_exchange(1.0));
     let (took, rate, function) = (duration(each), rate(1.0, each), funnel.function);
     let works = funnel.running >= HALFWAY;
-    let count = processes(facts, works, 2.0);
+    let schedulers = facts.threads().map_or(2.0, |of| of.schedulers as f64);
+    let count = processes(facts, works, schedulers);
     let claim = Claim::cause(vec![Part::capacity(facts.place.resource?, 1.0, each)])
         .sum(format!("{who}: one call at a time, {took} each = {rate}"))
         .seen(format!(
@@ -110,7 +108,7 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
             in_percent(funnel.running)
         ))
         .lifted_by(remedies(facts, count, &format!("its stack: {}", stack(funnel)), works));
-    (is_so && are_most).then_some(claim)
+    is_so.then_some(claim)
 }
 
 /// Seen from outside: what always works in a node, one request at a time, asks nobody and leaves a CPU idle, is one process.
@@ -136,8 +134,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let is_alone = inside.running + inside.runnable < TWO;
     let each = facts.per_exchange(1.0);
     let ever = if full == Resource::Slots { ", whatever the load" } else { "" };
-    let who =
-        "which process it is, is known from inside: of a node with a name, without --no-inside";
+    let who = "which process it is, is known of a node with a name, or by its memory (as root, OTP 25), without --no-inside";
     // Who is not accepted has asked nobody.
     let is_accepted = facts.at(Station::AcceptQueue) < HALFWAY * facts.under_way();
     let is_called = is_one && works_always && is_alone && is_accepted && !waits_for_others;

@@ -45,7 +45,10 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
     let (collecting, work) = (collecting?, facts.target_work().ok()?);
     let large = facts.seen.iter().filter(|of| of.is_large() && of.running > 0.0);
     let worst = large.max_by(|a, b| a.running.total_cmp(&b.running))?;
-    let share = (collecting / running?.max(1e-6)).min(1.0);
+    facts.has_traffic().ok()?;
+    let few = facts.run.of(Subject::Target).grown(erlang::COLLECTING).ok()? < FEW;
+    // How far the estimate goes: a tenth is left to requests.
+    let share = (collecting / running?.max(1e-6)).min(1.0 - FEW.recip());
     let (each, part) = (share * work, in_percent(share));
     let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
     let (took, rate) = (facts.took(each), facts.rate_without(share));
@@ -56,7 +59,7 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
         ))
         .at_least(Least::Asleep)
         .lifted_by([remedy(false)]);
-    (share >= HALFWAY).then_some(claim)
+    (share >= HALFWAY && !few).then_some(claim)
 }
 
 fn remedy(is_swept: bool) -> Remedy {

@@ -96,7 +96,8 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
     let seen = format!(
         "{logging:.1} processes wait within the call of a log handler, while {under_way:.1} requests are under way"
     );
-    (logging >= HALFWAY * under_way).then(|| claim(facts, each, "for a log handler", seen))
+    let are_most = logging >= (HALFWAY * under_way).max(HALFWAY) && facts.has_traffic().is_ok();
+    are_most.then(|| claim(facts, each, "for a log handler", seen))
 }
 
 const UNTIL_TAKEN: &str = "until its log is taken";

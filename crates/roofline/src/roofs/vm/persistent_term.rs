@@ -72,7 +72,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
 }
 
 fn lifted(claim: Claim) -> Claim {
-    claim.lifted_by([Remedy::by_knob(
+    claim.at_least(Least::OfTarget).lifted_by([Remedy::by_knob(
         ("put_ms", "0"),
         "changes no persistent term while the service runs",
         "persistent_term:put/2 of a new value and erase/1 only when configuration changes; what changes more often \

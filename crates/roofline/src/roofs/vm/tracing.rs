@@ -56,6 +56,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Of a node that is not entered: by the calls of its tracer.
 fn from_outside(facts: &Facts) -> Option<Claim> {
+    facts.has_traffic().ok()?;
     // Fewer calls than that are none that lasts.
     let few = facts.run.whole(Subject::Target).grown(code::TRACING).ok()? < SAMPLES as f64;
     let calls =
