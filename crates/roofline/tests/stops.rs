@@ -77,7 +77,7 @@ fn few_samples_agree_with_more_than_their_share_and_many_hardly() {
         }
         let load = summarise(&evidence, &header.plan);
         let facts = Facts::of(Run { header: &header, evidence: &evidence, load: &load });
-        facts.processes[0].running_most
+        facts.seen[0].running_most
     };
     // Wilson's interval of 6 of 7 ends at 0.974, of 857 of 1,000 at 0.877.
     for (at_work, samples, expected) in

@@ -36,13 +36,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         "no new connection came in: the service accepts none",
     )?;
     silent_if(facts.lets_in_by_turns(), "one is accepted when another ends")?;
-    let opens_each = facts.run.header.plan.opens_each();
-    let is_closed =
-        facts.load == Load::Made && !opens_each && facts.run.opened_per_exchange() >= HALFWAY;
-    silent_if(
-        is_closed,
-        "it closes connections that the client keeps: these keep its acceptors busy",
-    )?;
+    // A process of a node that accepts does nothing else: what keeps it busy is that each connection is closed.
+    let opens_each = facts.run.header.plan.opens_each() || facts.load == Load::Watched;
+    let is_closed = !opens_each && facts.run.opened_per_exchange() >= HALFWAY;
+    let why = "it closes connections that the client keeps: these keep its acceptors busy";
+    silent_if(is_closed && facts.has_schedulers(), why)?;
     // At a watched service a connection may have several answers, those of a handshake among them.
     let connections = match (facts.load, came) {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
