@@ -102,7 +102,7 @@ impl MailboxScan {
         let each = (times * searched(mailbox)).min(code);
         let (one, took) = (duration(searched(mailbox)), facts.took(each));
         let claim = Claim::work(Resource::TargetCpu, each)
-            .sized_if(each >= HALFWAY * code)
+            .sized_if(each >= HOLDS * code)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(
                 "{count} of the processes that run have messages which they do not take, up to {mailbox:.0} of them; {} was in {}",
