@@ -1,4 +1,4 @@
-//! What the processes of Erlang VMs are at, where nobody is let in: sampled by [`crate::erlang`], which reads their memory.
+//! Samples the processes of Erlang VMs that are not entered, as [`crate::erlang`] reads them from memory.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};

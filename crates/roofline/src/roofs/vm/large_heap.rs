@@ -1,5 +1,6 @@
 //! Garbage collection of large heaps: each collection copies what processes keep.
 //! `work = garbage collection, on normal and dirty schedulers / throughput`
+//! Of a node that is not entered: `work = processes that collect large heaps / processes that run x CPU time / throughput`
 //! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
 
 use crate::prelude::*;
