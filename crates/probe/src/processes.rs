@@ -129,8 +129,7 @@ impl ProcessSampler {
             sums.processes += 1;
             sums.running += u64::from(is_at_work);
             sums.traced += u64::from(is_at_work && of.traced);
-            let collects = of.doing == Doing::Collecting && of.heap > metrics::LARGE;
-            sums.collecting += u64::from(collects);
+            sums.collecting += u64::from(collects(of) && of.heap > metrics::LARGE);
             sums.logging += u64::from(is_logging(of));
             if is_at_work || of.mailbox > 0 {
                 let numbers = &mut self.numbers;
@@ -163,12 +162,7 @@ impl ProcessSampler {
             let subject = Subject::Process(number);
             evidence.push(at, subject, suspect::MAILBOX, of.mailbox);
             evidence.push(at, subject, suspect::RUNNING, u64::from(runs(of.doing)));
-            evidence.push(
-                at,
-                subject,
-                suspect::COLLECTING,
-                u64::from(of.doing == Doing::Collecting),
-            );
+            evidence.push(at, subject, suspect::COLLECTING, u64::from(collects(of)));
             evidence.push(at, subject, suspect::TRACED, u64::from(of.traced));
             evidence.push(at, subject, suspect::HEAP, Bytes(of.heap));
             let mut fact = |name: &str, text: String| evidence.push_fact(subject, name, text);
@@ -193,6 +187,13 @@ fn is_beam(pid: u32) -> bool {
 /// Whether it ran, could have run, or collected garbage, as `suspect.running` has it.
 fn runs(doing: Doing) -> bool {
     matches!(doing, Doing::Running | Doing::Runnable | Doing::Collecting)
+}
+
+/// Whether its garbage is collected: between the steps of a long collection it runs, in the call that asked for one.
+fn collects(of: &Seen) -> bool {
+    let asks = ["erlang:hibernate/3", "erts_internal:garbage_collect/1"];
+    let asked = of.function.as_deref().is_some_and(|function| asks.contains(&function));
+    of.doing == Doing::Collecting || runs(of.doing) && asked
 }
 
 fn is_logging(of: &Seen) -> bool {

@@ -54,6 +54,9 @@ impl Model {
         let stations = measured.apart();
         let experiment = facts.experiment.as_ref();
         let alone = alone(run, experiment)?;
+        // Who is served sooner among others is served otherwise then: for as long as Little's law says, waiting included.
+        let among = (f64::from(run.connections()) / attained - run.think_s()).max(0.0);
+        let alone = if alone.low > among { Estimate::exact(among) } else { alone };
         let queues = at(&stations, Heat::Cold, by);
         let delay = (alone.mid - work(&queues)).max(0.0);
         let dearer = dearer(run, experiment).unwrap_or(1.0);

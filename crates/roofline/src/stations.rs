@@ -138,7 +138,13 @@ impl Stations {
             this.target(facts, of);
             match &of.node {
                 Some(node) => this.node(facts, of, node),
-                None => this.dirty_schedulers(1.0, |pool| pool.outside(facts)),
+                None => {
+                    this.dirty_schedulers(1.0, |pool| pool.outside(facts));
+                    // Where it could have run it did.
+                    let one = facts.most_wait_for().filter(|_| !facts.has_no_room());
+                    let used = one.map_or(0.0, |of| of.running);
+                    this.push(Resource::Process, used, 1.0, used.min(of.work()));
+                }
             }
         }
         let threads = facts.threads().filter(|of| of.compiling > 0.0);

@@ -34,6 +34,19 @@ fn a_process_whose_mailbox_has_the_other_requests_is_what_they_wait_for() {
 }
 
 #[test]
+fn a_process_that_is_collected_while_all_wait_for_it_needs_a_smaller_heap() {
+    // Elixir: a server with 60,000 tariffs in its state hibernates after each call. Alone a request takes 22 ms, of eight each 5 ms.
+    let all = ["erlang.", "suspect."];
+    assert_named("hibernates-after-each-call", "vm.large-heap", &all, "app.wait");
+    let (header, evidence) = recording("foreign/hibernates-after-each-call");
+    let judgement = judged(&header, &evidence);
+    let advice = &judgement.advice[0];
+    assert!(advice.by_hand.starts_with("return no `hibernate`"), "{advice:?}");
+    assert!(advice.is_bound, "{advice:?}");
+    assert_eq!(judgement.place.resource.map(|of| of.id()), Some("process"));
+}
+
+#[test]
 fn requests_that_wait_within_a_log_handler_wait_for_the_log() {
     // Elixir: its Logger's backend sends each line to a collector, 3 ms away.
     let all = ["erlang.", "suspect."];

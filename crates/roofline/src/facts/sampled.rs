@@ -16,7 +16,8 @@ pub struct Process<'a> {
     pub running: f64,
     /// The largest share of the time that agrees with these samples, 0 to 1.
     pub running_most: f64,
-    /// The share in which it was in the sync of a file; of earlier evidence 0.
+    /// The share in which its garbage was collected, and in which it was in the sync of a file; of earlier evidence 0.
+    pub collecting: f64,
     pub syncing: f64,
     /// The share in which it had mail.
     pub with_mail: f64,
@@ -194,6 +195,7 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
         wait: fact("wait"),
         running: some(suspect::RUNNING),
         running_most: most(some(suspect::RUNNING), samples(&of)),
+        collecting: some(suspect::COLLECTING),
         syncing: some(suspect::SYNCING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),

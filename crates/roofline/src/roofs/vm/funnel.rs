@@ -93,8 +93,9 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
     let funnel = facts.most_wait_for()?;
     let (waiting, under_way) = (funnel.waiting(facts.callers()), facts.under_way());
     let logging = facts.by_memory(erlang::LOGGING).unwrap_or(0.0);
-    let is_one = facts.place.at_a_time()? < TWO && facts.place.regime == Regime::Full;
-    let is_so = is_one && logging < HALFWAY * under_way;
+    let takes_turns = facts.place.at_a_time().is_some_and(|k| k < TWO);
+    let is_one = takes_turns || facts.place.resource == Some(Resource::Process);
+    let is_so = is_one && facts.place.regime == Regime::Full && logging < HALFWAY * under_way;
     let (who, each) = (funnel.words(), facts.per_exchange(1.0));
     let (took, rate, function) = (duration(each), rate(1.0, each), funnel.function);
     let works = funnel.running >= HALFWAY;

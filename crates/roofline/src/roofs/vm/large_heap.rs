@@ -40,7 +40,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([remedy(worst.fullsweep_after == Some("0"))]))
 }
 
-/// Seen from outside, by its memory: processes with large heaps are collected for most of the time in which any runs.
+/// Seen from outside, by its memory: processes with large heaps are collected for most of the time in which any runs, or in which the
+/// one runs that all wait for.
 fn by_memory(facts: &Facts) -> Option<Claim> {
     let [collecting, running] = [erlang::COLLECTING, erlang::RUNNING].map(|of| facts.by_memory(of));
     let (collecting, work) = (collecting?, facts.target_work().ok()?);
@@ -48,19 +49,35 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
     let worst = large.max_by(|a, b| a.running.total_cmp(&b.running))?;
     facts.has_traffic().ok()?;
     let few = facts.run.of(Subject::Target).grown(erlang::COLLECTING).ok()? < FEW;
+    let full = facts.place.is_full_of(Resource::Process).then(|| facts.most_wait_for()).flatten();
+    let (resource, share, of) = match full {
+        Some(one) if one.pid == worst.pid => (Resource::Process, one.collecting, 1.0),
+        _ => (Resource::TargetCpu, collecting / running?.max(1e-6), work),
+    };
     // How far the estimate goes: a tenth is left to requests.
-    let share = (collecting / running?.max(1e-6)).min(1.0 - FEW.recip());
-    let (each, part) = (share * work, in_percent(share));
+    let share = share.min(1.0 - FEW.recip());
+    let (each, part) = (facts.per_exchange(share * of), in_percent(share));
     let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
-    let (took, rate) = (facts.took(each), facts.rate_without(share));
-    let claim = Claim::work(Resource::TargetCpu, each)
-        .sum(format!("{part} of the node's work is collection, {took}: {rate} without it"))
+    let (took, rate) = (duration(each), facts.rate_without(share));
+    let hibernates = ["erlang:hibernate/3", "gen_server:wake_hib/6"].contains(&worst.function);
+    let whose =
+        if resource == Resource::Process { format!("{who}'s") } else { "the node's".into() };
+    let claim = Claim::work(resource, each)
+        .sum(format!("{part} of {whose} work is collection, {took}: {rate} without it"))
         .seen(format!(
             "{who} has {heap} of heap and was at work in {worked} of the samples; {collecting:.2} processes collected large heaps"
         ))
-        .at_least(Least::Asleep)
-        .lifted_by([remedy(false)]);
+        .at_least(if resource == Resource::Process { Least::OfTarget } else { Least::Asleep })
+        .lifted_by([if hibernates { awake() } else { remedy(false) }]);
     (share >= HALFWAY && !few).then_some(claim)
+}
+
+/// Source: `erlang:hibernate/3`: all that the process keeps is collected, and copied to a heap of its size.
+fn awake() -> Remedy {
+    Remedy::human(
+        "collects what the process keeps when there is garbage, and not after each message",
+        "return no `hibernate` from callbacks, or after minutes without a message (a timeout), of processes that keep much",
+    )
 }
 
 fn remedy(is_swept: bool) -> Remedy {
