@@ -182,6 +182,12 @@ impl<'a> Of<'a> {
         self
     }
 
+    /// All samples again.
+    pub fn whole(mut self) -> Self {
+        self.window = None;
+        self
+    }
+
     /// All samples, in order of time. Never empty.
     pub fn all<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Vec<(Timestamp, Q)>, Missing> {
         Ok(self.raw(metric.name)?.iter().map(|(at, raw)| (*at, Q::from_raw(*raw))).collect())

@@ -61,6 +61,7 @@ struct Sums {
     traced: u64,
     collecting: u64,
     logging: u64,
+    sleeping: u64,
 }
 
 impl ProcessSampler {
@@ -131,6 +132,7 @@ impl ProcessSampler {
             sums.traced += u64::from(is_at_work && of.traced);
             sums.collecting += u64::from(collects(of) && of.heap > metrics::LARGE);
             sums.logging += u64::from(is_logging(of));
+            sums.sleeping += u64::from(sleeps(of));
             if is_at_work || of.mailbox > 0 {
                 let numbers = &mut self.numbers;
                 let known = self.known.entry((*vm, of.pid.clone())).or_insert_with(|| {
@@ -147,7 +149,7 @@ impl ProcessSampler {
     }
 
     fn push(&self, at: Timestamp, seen: &[(u32, Seen)], evidence: &mut Evidence) {
-        let Sums { rounds, processes, running, traced, collecting, logging } = self.sums;
+        let Sums { rounds, processes, running, traced, collecting, logging, sleeping } = self.sums;
         let mut push = |metric, count| evidence.push(at, Subject::Target, metric, count);
         push(metrics::ROUNDS, rounds);
         push(metrics::PROCESSES, processes);
@@ -155,6 +157,7 @@ impl ProcessSampler {
         push(metrics::TRACED, traced);
         push(metrics::COLLECTING, collecting);
         push(metrics::LOGGING, logging);
+        push(metrics::SLEEPING, sleeping);
         let known = |(vm, of): &(u32, Seen)| self.known.get(&(*vm, of.pid.clone())).copied();
         let mut told: Vec<_> = seen.iter().filter_map(|of| Some((known(of)?, &of.1))).collect();
         told.sort_unstable_by_key(|((number, often), _)| (u64::MAX - often, *number));
@@ -194,6 +197,13 @@ fn collects(of: &Seen) -> bool {
     let asks = ["erlang:hibernate/3", "erts_internal:garbage_collect/1"];
     let asked = of.function.as_deref().is_some_and(|function| asks.contains(&function));
     of.doing == Doing::Collecting || runs(of.doing) && asked
+}
+
+/// Whether it does nothing for a time that it chose.
+fn sleeps(of: &Seen) -> bool {
+    let sleep = ["timer:sleep/1", "Elixir.Process:sleep/1"];
+    let function = of.function.as_deref();
+    of.doing == Doing::Waiting && function.is_some_and(|of| sleep.contains(&of))
 }
 
 fn is_logging(of: &Seen) -> bool {

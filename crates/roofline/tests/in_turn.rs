@@ -38,6 +38,24 @@ fn a_lock_that_is_held_until_the_commit_shows_in_the_order_of_transactions() {
 }
 
 #[test]
+fn who_begins_a_transaction_waits_for_anothers_end_and_for_no_clock() {
+    // pgbouncer: 32 customers and four connections to PostgreSQL, each kept for a transaction with 20 ms elsewhere in its midst.
+    let pool = "transactions-behind-a-pool";
+    assert_eq!(named(pool, |_, raw| Some(raw)).as_deref(), Some("app.pool"));
+    let single = |metric: &str, raw| (!metric.starts_with("capture.transactions")).then_some(raw);
+    assert_eq!(named(pool, single).as_deref(), Some("app.wait"));
+}
+
+#[test]
+fn send_buffers_that_grew_before_the_measured_stretch_are_the_kernels() {
+    // haproxy, pictures of 600 kB, 40 ms away: in the warm-up six of eight buffers grew to one size, and stayed there.
+    let (header, evidence) = recording("foreign/send-buffers-that-grew");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(of(&judgement, "tcp.send-buffer").sum, "the kernel tunes the server's send buffers");
+    assert_ne!(judgement.verdict.by(), Some("tcp.send-buffer"));
+}
+
+#[test]
 fn what_is_asked_for_those_that_hardly_wait_is_no_pool_of_those_that_do() {
     // 40 browsers wait for news, and 8 guests are answered at once; of their orders somebody else is told.
     let (header, evidence) = recording("foreign/others-wait");

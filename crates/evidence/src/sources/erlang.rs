@@ -34,6 +34,8 @@ metrics! {
     COLLECTING: u64 = "erlang.collecting", "1";
     /// Of all, the ones that waited within the call of a log handler.
     LOGGING: u64 = "erlang.logging", "1";
+    /// Of all, the ones that slept: in `timer:sleep/1`, or in Elixir's `Process.sleep/1`.
+    SLEEPING: u64 = "erlang.sleeping", "1";
 }
 
 /// Larger heaps than this are collected on dirty schedulers. Unit: bytes.

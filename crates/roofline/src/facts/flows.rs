@@ -187,6 +187,7 @@ pub(crate) fn size(
     Ok(match most {
         Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
         _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,
+        _ if part_of(flows, |flow| Ok(grew(flow, buffer)))? > HALFWAY => Size::Tuned,
         _ if buffer.name == tcp_info::SNDBUF.name
             && share(&|_, of| tcp_info::is_initial_send_buffer(of))? > HALFWAY =>
         {
@@ -196,6 +197,14 @@ pub(crate) fn size(
         _ if are_alike => Size::Fixed,
         _ => Size::Tuned,
     })
+}
+
+/// Whether a send buffer grew, before the measured stretch too. An option may be set after a first sample of the initial size.
+fn grew(flow: &Of, buffer: Metric<Bytes>) -> bool {
+    let all = flow.clone().whole().values(buffer).unwrap_or_default();
+    let later = all.iter().skip_while(|of| tcp_info::is_initial_send_buffer(of.0));
+    let later = Vec::from_iter(later);
+    buffer.name == tcp_info::SNDBUF.name && later.windows(2).any(|of| of[0] != of[1])
 }
 
 pub(crate) fn congestion_of<'a>(run: &Run<'a>, side: Side) -> Vec<&'a str> {

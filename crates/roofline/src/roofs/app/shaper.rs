@@ -95,7 +95,16 @@ fn watched(facts: &Facts) -> Result<Claim, Silent> {
 fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let [unread, served] = [facts.ports(|of| of.unread), facts.ports(|of| of.in_application())];
     let few = format!("{unread:.1} connections wait to be read");
-    silent_if(unread < 2.0 || unread < HOLDS * facts.place.of, few)?;
+    // In a node's memory no process runs, has messages or sleeps: who would read waits for a timer's message.
+    let [running, sleeping] = [erlang::RUNNING, erlang::SLEEPING].map(|of| facts.by_memory(of));
+    let has_mail = facts.seen.iter().any(|of| of.with_mail >= HALFWAY);
+    let rests = running.zip(sleeping).is_some_and(|(running, sleeping)| running + sleeping < SPLIT);
+    let rests = rests && !has_mail;
+    let least = if rests { FULL } else { 2.0 };
+    silent_if(unread < least || unread < HOLDS * facts.place.of, few)?;
+    let sleep = sleeping.filter(|sleeping| *sleeping >= HALFWAY * unread);
+    let sleep = sleep.map(|of| format!("{of:.1} processes sleep in timer:sleep/1"));
+    silent_if(sleep.is_some(), sleep.unwrap_or_default())?;
     let is_apart = facts.pace() == Some(Pace::Apart) && facts.inside.questions() < HALFWAY;
     let served = if is_apart { 0.0 } else { served };
     let full = facts.stations.fullest().map_or(0.0, |(_, full)| full);
@@ -109,7 +118,8 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let flows = facts.run.flows(Side::Server).into_iter().filter(is_unread);
     let mut rates = Vec::from_iter(flows.filter_map(rate));
     rates.sort_by(f64::total_cmp);
-    silent_if(rates.len() < SAMPLES, "fewer than three sampled connections wait to be read")?;
+    let few = if rests { 1 } else { SAMPLES };
+    silent_if(rates.len() < few, "fewer than three sampled connections wait to be read")?;
     let (low, high) = (rates[rates.len() / 10], rates[rates.len() - 1 - rates.len() / 10]);
     let are = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("they are read at {are}, not all at the same rate"))?;

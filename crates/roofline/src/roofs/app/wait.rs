@@ -86,5 +86,7 @@ fn by_event_loop(facts: &Facts) -> bool {
         && threads.poll + threads.poll_timed < facts.under_way()
         && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
         && facts.pace().is_none()
+        // Who begins a transaction may wait until another one's ends.
+        && headers.in_transactions().is_none()
         && threads.poll_within(exchange_s) >= HALFWAY
 }
