@@ -62,6 +62,7 @@ struct Sums {
     collecting: u64,
     logging: u64,
     sleeping: u64,
+    calling: u64,
 }
 
 impl ProcessSampler {
@@ -132,7 +133,8 @@ impl ProcessSampler {
             sums.traced += u64::from(is_at_work && of.traced);
             sums.collecting += u64::from(collects(of) && of.heap > metrics::LARGE);
             sums.logging += u64::from(is_logging(of));
-            sums.sleeping += u64::from(sleeps(of));
+            sums.sleeping += u64::from(waits_in(of, &metrics::SLEEP));
+            sums.calling += u64::from(waits_in(of, &metrics::CALL));
             if is_at_work || of.mailbox > 0 {
                 let numbers = &mut self.numbers;
                 let known = self.known.entry((*vm, of.pid.clone())).or_insert_with(|| {
@@ -149,7 +151,8 @@ impl ProcessSampler {
     }
 
     fn push(&self, at: Timestamp, seen: &[(u32, Seen)], evidence: &mut Evidence) {
-        let Sums { rounds, processes, running, traced, collecting, logging, sleeping } = self.sums;
+        let Sums { rounds, processes, running, traced, collecting, logging, sleeping, calling } =
+            self.sums;
         let mut push = |metric, count| evidence.push(at, Subject::Target, metric, count);
         push(metrics::ROUNDS, rounds);
         push(metrics::PROCESSES, processes);
@@ -158,6 +161,7 @@ impl ProcessSampler {
         push(metrics::COLLECTING, collecting);
         push(metrics::LOGGING, logging);
         push(metrics::SLEEPING, sleeping);
+        push(metrics::CALLING, calling);
         let known = |(vm, of): &(u32, Seen)| self.known.get(&(*vm, of.pid.clone())).copied();
         let mut told: Vec<_> = seen.iter().filter_map(|of| Some((known(of)?, &of.1))).collect();
         told.sort_unstable_by_key(|((number, often), _)| (u64::MAX - often, *number));
@@ -199,11 +203,9 @@ fn collects(of: &Seen) -> bool {
     of.doing == Doing::Collecting || runs(of.doing) && asked
 }
 
-/// Whether it does nothing for a time that it chose.
-fn sleeps(of: &Seen) -> bool {
-    let sleep = ["timer:sleep/1", "Elixir.Process:sleep/1"];
-    let function = of.function.as_deref();
-    of.doing == Doing::Waiting && function.is_some_and(|of| sleep.contains(&of))
+fn waits_in(of: &Seen, these: &[&str]) -> bool {
+    let is_one = |function: &str| these.contains(&function);
+    of.doing == Doing::Waiting && of.function.as_deref().is_some_and(is_one)
 }
 
 fn is_logging(of: &Seen) -> bool {

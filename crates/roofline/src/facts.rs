@@ -251,8 +251,11 @@ impl<'a> Facts<'a> {
     /// Of a node that is seen from outside only, the mean number of processes that are so, by its memory.
     pub(crate) fn by_memory(&self, those: Metric<u64>) -> Option<f64> {
         let of = self.run.of(Subject::Target);
-        let rounds = of.grown(erlang::ROUNDS).ok().filter(|rounds| *rounds >= FEW)?;
-        Some(of.grown(those).ok()? / rounds)
+        let [rounds, count] = [erlang::ROUNDS, those].map(|of_all| of.grown(of_all).ok());
+        let (rounds, count) = (rounds?, count?);
+        // Of many some samples show how many.
+        let is_known = rounds >= FEW || rounds >= SAMPLES as f64 && count >= FEW;
+        is_known.then(|| count / rounds)
     }
 
     /// How many ask at a time at most: one a connection; any number of nodes' processes, which share a channel.

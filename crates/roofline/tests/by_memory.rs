@@ -56,6 +56,32 @@ fn requests_that_wait_within_a_log_handler_wait_for_the_log() {
 }
 
 #[test]
+fn calls_to_another_node_one_after_the_other_are_counted_by_its_answers() {
+    // Erlang: twelve calls a page to a depot's node, 5 ms away behind a program that forwards bytes; both names in no EPMD.
+    let name = "calls-to-a-node-behind-a-line";
+    assert_named(name, "dist.lockstep", &["erlang.calling"], "app.dependency");
+    let (header, evidence) = recording(&format!("foreign/{name}"));
+    let seen = of(&judged(&header, &evidence), "dist.lockstep").because.clone();
+    assert!(seen.contains("with 10 answers of it for a request alone"), "{seen}");
+}
+
+#[test]
+fn one_connection_that_stays_unread_in_an_idle_node_is_shaped() {
+    // ejabberd: 3,000 bytes a second of a gateway that sends twelve times as many.
+    let name = "one-connection-of-a-shaper";
+    assert_named(name, "app.shaper", &["erlang.sleeping"], "tcp.slow-reader");
+    let (header, evidence) = recording(&format!("foreign/{name}"));
+    // A process that sleeps reads when it wakes.
+    let rounds = std::cell::Cell::new(0);
+    let asleep = changed(&evidence, |_, metric, raw| {
+        let is_it = metric == "erlang.sleeping";
+        rounds.set(rounds.get() + u64::from(is_it));
+        Some(if is_it { rounds.get() } else { raw })
+    });
+    assert_eq!(judged(&header, &asleep).verdict.by(), Some("tcp.slow-reader"));
+}
+
+#[test]
 fn messages_that_stay_in_the_mailboxes_of_those_that_run_are_searched() {
     // Elixir: 20,000 broadcasts in the mailbox of each session, whose receive has no clause for them.
     let all = ["erlang.", "suspect."];

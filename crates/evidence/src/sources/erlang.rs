@@ -36,11 +36,21 @@ metrics! {
     LOGGING: u64 = "erlang.logging", "1";
     /// Of all, the ones that slept: in `timer:sleep/1`, or in Elixir's `Process.sleep/1`.
     SLEEPING: u64 = "erlang.sleeping", "1";
+    /// Of all, the ones that waited for the answer to a call: of `gen`, as of `gen_server`, or of `erpc`.
+    CALLING: u64 = "erlang.calling", "1";
 }
 
 /// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
 /// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
 pub const LARGE: u64 = 128 * 1024 * 8;
+
+/// Who is in one of these sleeps for a time that it chose.
+/// Source: lib/stdlib/src/timer.erl; lib/elixir/lib/process.ex.
+pub const SLEEP: [&str; 2] = ["timer:sleep/1", "Elixir.Process:sleep/1"];
+
+/// Who is in one of these waits for the answer to a call.
+/// Source: lib/stdlib/src/gen.erl; lib/kernel/src/erpc.erl, which `rpc` uses.
+pub const CALL: [&str; 2] = ["gen:do_call/4", "erpc:call/5"];
 
 /// Whether a function calls the handlers of a log: who waits below it waits for one.
 /// Source: lib/kernel/src/logger_backend.erl of OTP 21 and later, which Elixir's Logger is behind.

@@ -83,6 +83,12 @@ impl Facts<'_> {
         alone.map_or(1.0, |of| of.asked.max(1.0))
     }
 
+    /// Segments with data that come from a peer for one request, alone: answers, unless they are large. None: that was not tried.
+    pub(crate) fn answers_of(&self, asked: &Asked) -> Option<f64> {
+        let step = self.run.evidence.step(StepKind::Alone).filter(|step| step.answered > 0)?;
+        Some(self.asked_in(step.from, step, asked)?.came? / step.answered as f64)
+    }
+
     /// The same peer from such an instant of a step on.
     fn asked_in(&self, from: Timestamp, step: &Step, asked: &Asked) -> Option<Asked> {
         let all = Asked::all(self.run.evidence, &(from..=step.to));

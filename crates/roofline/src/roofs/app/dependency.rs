@@ -90,6 +90,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim { role: Role::Elsewhere, least, ..Claim::cause(vec![part]) }
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}{how}"))
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
+        .also(several(facts, asked))
         .also(in_turn(asked))
         .also(last.cores.map(used))
         .lifted_by([Remedy::human(lifts, by_hand(last, served))]))
@@ -122,6 +123,12 @@ fn writes(facts: &Facts, output: &UnreadOutput) -> Claim {
             "write less (the log level), to a file, or to something that drops what it can't take; find out what its \
              reader waits for. Docker: --log-opt mode=non-blocking",
         )])
+}
+
+/// `a request alone takes 12 answers of it`: of each request as many questions, one after the other or at once.
+fn several(facts: &Facts, asked: &Asked) -> Option<String> {
+    let count = facts.answers_of(asked).filter(|count| *count >= TWO)?;
+    Some(format!("a request alone takes {count:.0} answers of it"))
 }
 
 /// `it waits in turn for 127.0.0.1:5432 (postgres, pid 812) on 3.9 of its connections`.
