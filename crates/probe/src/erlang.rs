@@ -172,9 +172,17 @@ impl Vm {
         let window = from..from + count;
         self.slots.retain(|(slot, _)| !window.contains(&u64::from(*slot)));
         for (part, first) in taken.pieces().zip((0..).step_by(PART as usize)) {
-            let slots = words(part.unwrap_or_default()).zip(from + first..);
-            let used = slots.filter(|(at, _)| *at != 0 && *at != invalid && at % 8 == 0);
-            self.slots.extend(used.map(|(at, slot)| (slot as u32, at)));
+            // Most have none.
+            const EMPTY: [u8; 8 * 64] = [0; 8 * 64];
+            let chunks = part.unwrap_or_default().chunks(EMPTY.len());
+            for (chunk, first) in chunks.zip((from + first..).step_by(64)) {
+                if *chunk == EMPTY {
+                    continue;
+                }
+                let used = words(chunk).zip(first..);
+                let used = used.filter(|(at, _)| *at != 0 && *at != invalid && at % 8 == 0);
+                self.slots.extend(used.map(|(at, slot)| (slot as u32, at)));
+            }
         }
         self.slots.sort_unstable();
         // One that has begun may not have its slot yet: again in the next round.

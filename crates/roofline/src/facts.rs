@@ -251,11 +251,11 @@ impl<'a> Facts<'a> {
     /// Of a node that is seen from outside only, the mean number of processes that are so, by its memory.
     pub(crate) fn by_memory(&self, those: Metric<u64>) -> Option<f64> {
         let of = self.run.of(Subject::Target);
-        let [rounds, count] = [erlang::ROUNDS, those].map(|of_all| of.grown(of_all).ok());
-        let (rounds, count) = (rounds?, count?);
-        // Of many some samples show how many.
-        let is_known = rounds >= FEW || rounds >= SAMPLES as f64 && count >= FEW;
-        is_known.then(|| count / rounds)
+        let count = |of_these| of.grown(of_these).ok();
+        let (rounds, all) = (count(erlang::ROUNDS)?, count(erlang::PROCESSES)?);
+        // Where many are looked at, some rounds show how many are so.
+        let is_known = rounds >= FEW || rounds >= SAMPLES as f64 && all >= FEW * FEW;
+        count(those).filter(|_| is_known).map(|count| count / rounds)
     }
 
     /// How many ask at a time at most: one a connection; any number of nodes' processes, which share a channel.
@@ -333,10 +333,21 @@ impl<'a> Facts<'a> {
         let serves = |of: &&Process| of.running >= HALFWAY || of.waits_inside();
         let is_asked = |of: &&Process| of.with_mail >= HALFWAY && !of.is_log_handler();
         let asked = self.seen.iter().filter(|of| is_asked(of) && serves(of));
-        let most = asked.max_by_key(|of| of.waiting(callers))?;
+        let most = asked.max_by_key(|of| (self.is_passed_over(of), of.waiting(callers)))?;
         let waiting = most.waiting(callers);
         let are_most = waiting >= 1 && (waiting + 1) as f64 >= HALFWAY * under_way;
-        (are_most && waiting <= callers).then_some(most)
+        (are_most && waiting <= callers || self.is_passed_over(most)).then_some(most)
+    }
+
+    /// Whether a process always works while requests sleep and nobody else is asked, and has ten times as many messages as there are
+    /// requests, more and more: these are answered before those are taken, so it takes the ones behind first.
+    pub(crate) fn is_passed_over(&self, of: &Process) -> bool {
+        let (callers, asleep) = (self.callers(), self.inside.asleep);
+        let sleeping = self.by_memory(erlang::SLEEPING).unwrap_or(f64::INFINITY);
+        let others = self.inside.questions().max(sleeping);
+        let is_asked = asleep >= HALFWAY * self.under_way() && others < HALFWAY * asleep;
+        let grows = of.standing(callers) == 0 && of.mailbox as f64 >= FEW * callers as f64;
+        is_asked && grows && of.running >= FULL && !self.has_no_room()
     }
 
     pub(crate) fn no_cpu_is_idle(&self) -> bool {

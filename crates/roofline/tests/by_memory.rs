@@ -89,6 +89,19 @@ fn messages_that_stay_in_the_mailboxes_of_those_that_run_are_searched() {
 }
 
 #[test]
+fn messages_that_come_and_stay_are_searched_by_who_answers_before_it_takes_them() {
+    // Erlang: a dispatcher traps exits and takes none that is normal: one more message for each question, 27,000 so far.
+    let all = ["erlang.", "suspect."];
+    assert_named("exits-that-nobody-takes", "beam.selective-receive", &all, "app.pool");
+    let (header, evidence) = recording("foreign/exits-that-nobody-takes");
+    // Were there no more of them than of requests, these could be they: one after the other.
+    let few = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "suspect.mailbox" { raw.min(15) } else { raw })
+    });
+    assert_eq!(judged(&header, &few).verdict.by(), Some("vm.funnel"));
+}
+
+#[test]
 fn a_tracer_that_is_called_is_known_by_the_function_that_calls_it() {
     // Erlang: dbg traces the basket's functions into files. Without the count nothing says so, whatever is traced.
     assert_named("traced-into-a-file", "vm.tracing", &["code.tracing"], "target.cpu");

@@ -87,13 +87,14 @@ impl MailboxScan {
         let code = (1.0 - target.kernel) * facts.target_work().ok()?;
         let sends = |of: &Process| of.stack.contains("prim_inet:send");
         let there = |of: &Process| match of.standing(callers) {
-            0 if sends(of) => of.mailbox as f64,
+            0 if sends(of) || facts.is_passed_over(of) => of.mailbox as f64,
             standing => standing as f64,
         };
         let is_laden = |of: &&Process| of.running > 0.0 && there(of) >= FEW;
         let laden: Vec<_> = facts.seen.iter().filter(is_laden).collect();
         let running = laden.iter().map(|of| of.running).sum::<f64>();
-        let are_most = running >= HALFWAY * facts.by_memory(erlang::RUNNING)?;
+        let is_it = laden.iter().any(|of| facts.is_passed_over(of));
+        let are_most = is_it || running >= HALFWAY * facts.by_memory(erlang::RUNNING)?;
         let is_send = 2 * laden.iter().filter(|of| sends(of)).count() >= laden.len();
         let who = laden.iter().max_by(|a, b| there(a).total_cmp(&there(b)))?;
         let writes = facts.run.of(Subject::Target).rate(process::WRITE_CALLS).unwrap_or(0.0);
@@ -101,7 +102,8 @@ impl MailboxScan {
         let (mailbox, count) = (there(who), laden.len());
         let each = (times * searched(mailbox)).min(code);
         let (one, took) = (duration(searched(mailbox)), facts.took(each));
-        let claim = Claim::work(Resource::TargetCpu, each)
+        let resource = if is_it { Resource::Process } else { Resource::TargetCpu };
+        let claim = Claim::work(resource, each)
             .sized_if(each >= HOLDS * code)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(
