@@ -347,7 +347,7 @@ impl<'a> Facts<'a> {
         let others = self.inside.questions().max(sleeping);
         let is_asked = asleep >= HALFWAY * self.under_way() && others < HALFWAY * asleep;
         let grows = of.standing(callers) == 0 && of.mailbox as f64 >= FEW * callers as f64;
-        is_asked && grows && of.running >= FULL && !self.has_no_room()
+        is_asked && grows && of.running >= FULL && !of.is_log_handler() && !self.has_no_room()
     }
 
     pub(crate) fn no_cpu_is_idle(&self) -> bool {

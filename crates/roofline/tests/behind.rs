@@ -33,6 +33,24 @@ fn an_application_behind_a_web_server_that_serves_fewer_than_it_is_asked_is_a_po
 }
 
 #[test]
+fn handshakes_with_a_backend_that_fill_the_machine_are_what_connections_cost() {
+    // nginx to an Elixir node by TLS, RSA of 4,096 bits: a connection and a handshake for each request, none of 2 CPUs idle.
+    let (header, evidence) = recording("foreign/handshakes-to-a-backend");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("tcp.connection-churn"));
+    // Kept connections gave 7,675/s, by a count of their own.
+    assert!(judgement.advice[0].predicted.holds(linerate_model::OpRate(7675.0)), "{judgement:?}");
+    // Were it not seen that the peer does something for each, the machine is full, and most of it the peer's.
+    let unseen = |_, metric: &str, raw| (!metric.starts_with("peer.asked_")).then_some(raw);
+    let mut altered = changed(&evidence, unseen);
+    altered.steps.clone_from(&evidence.steps);
+    let judgement = judged(&header, &altered);
+    assert_eq!(judgement.verdict.by(), Some("host.cpu"));
+    let by_hand = &judgement.advice[0].by_hand;
+    assert!(by_hand.contains("(beam.smp) used 1.20 CPUs: a machine of its own"), "{by_hand}");
+}
+
+#[test]
 fn a_session_that_one_request_has_at_a_time_shows_by_the_order_of_answers() {
     // PHP-FPM with eight children, one session's file for all.
     let (header, evidence) = recording("foreign/one-session-at-a-time");

@@ -61,7 +61,7 @@ impl Facts<'_> {
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
         let first_and_later_s = self.first_and_later_s();
         // Kept connections would be found beyond their first answers.
-        let is_login = |of: &&Asked| upstream >= HALFWAY && of.logging_in[1] >= FEW;
+        let is_login = |of: &&Asked| upstream >= HOLDS && of.logging_in[1] >= FEW;
         let login = self.inside.asked.first().filter(is_login);
         let login_s = login.map_or(0.0, |of| self.per_exchange(of.logging_in[0]));
         let login_share = self.login_share(opened, answered).unwrap_or(0.0);
@@ -157,6 +157,8 @@ impl Facts<'_> {
         let work = self.target_work().ok().filter(|_| waits && !upstream);
         let each = work.map_or(0.0, |work| work * opening.login_share);
         parts.push(Part::Work { resource: Resource::TargetCpu, each });
+        let each = if upstream { self.work_of_logins(opening.login_s) } else { 0.0 };
+        parts.push(Part::Work { resource: Resource::HostCpu, each });
         let of = if upstream { opening.upstream } else { opening.each };
         let share = opening.share.as_ref().ok().filter(|_| self.run.header.target.local);
         let theirs = share.unwrap_or(&0.0) * of / (opening.each + opening.upstream).max(1e-9);
@@ -173,6 +175,18 @@ impl Facts<'_> {
         }
         parts.retain(|part| matches!(part, Part::Delay { each, .. } | Part::Work { each, .. } if *each > 0.0));
         parts
+    }
+
+    /// CPU time, of the target and of the peer that it asks on this host, for connections that it opens: where requests wait for CPUs,
+    /// by the share of their time in which the peer does what it does for each. Unit: seconds an exchange.
+    fn work_of_logins(&self, login_s: f64) -> f64 {
+        let Some(asked) = self.inside.asked.first().filter(|_| self.no_cpu_is_idle()) else {
+            return 0.0;
+        };
+        let waited = self.per_exchange(asked.asked).max(1e-12);
+        let peers = self.per_exchange(asked.cores.unwrap_or(0.0)) * (login_s / waited).min(1.0);
+        let own = self.target_work().unwrap_or(0.0) * (login_s / self.exchange_s()).min(1.0);
+        peers + own
     }
 
     /// Silent where neither plan nor headers have TLS, and no owner of a connection began as `ssl_gen_statem:init/1`.

@@ -12,7 +12,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Connections of our own load that carry several end by a server's limit. Of watched sessions the cost decides.
     let few = opened * facts.attained * facts.run.seconds() < FEW;
     let why = format!("{opened:.2} connections are opened for {}", facts.each());
-    silent_if(few || (facts.is_made().is_ok() && opened < HALFWAY), why)?;
+    // A peer that takes its time for each of fewer has its price all the same.
+    let least = if upstream && opening.login_s > 0.0 { HOLDS } else { HALFWAY };
+    silent_if(few || (facts.is_made().is_ok() && opened < least), why)?;
     if let Some(limit) = facts.closes_after().filter(|answers| *answers > 1.0 && !upstream) {
         return not_here(format!("the target closes each after {limit:.0} answers"));
     }
