@@ -171,23 +171,46 @@ fn a_target_that_falls_silent_is_void() {
     assert_eq!(linerate.end(LONG), 1, "{}", linerate.err());
 }
 
+/// How late a thread of this test is woken while something runs, on average: it sleeps for as long as the engine of an open
+/// loop does. Some hypervisors wake everybody late, for minutes, and count it as nobody's time.
+fn woken_late<T>(runs: impl FnOnce() -> T) -> (T, Duration) {
+    let ends = AtomicBool::new(false);
+    let sleeper = || {
+        let (mut late, mut times) = (Duration::ZERO, 0);
+        while !ends.load(Ordering::Relaxed) {
+            let due = Instant::now() + Duration::from_micros(3333);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            (late, times) = (late + due.elapsed(), times + 1);
+        }
+        late / times.max(1)
+    };
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(sleeper);
+        let found = runs();
+        ends.store(true, Ordering::Relaxed);
+        (found, sleeper.join().unwrap())
+    })
+}
+
 #[test]
 fn an_open_loop_on_an_idle_server_is_judged_the_same_each_time() {
     let url = format!("http://127.0.0.1:{}/", http(Duration::ZERO, usize::MAX));
-    // Where others take the CPUs away the engine is late indeed, and says so: such a try is counted apart.
+    // Where others take the CPUs away, or everybody is woken late, the engine is late indeed, and says so: such a try is counted
+    // apart. A sleeper is late by up to 0.1 ms anyway (timer slack, and waking).
     let tally = tried(
         4,
         |state| state == "valid",
         || {
             let load = ["run", "--rate", "300", "-d", "2s", "--no-check", "--json", "-q"];
             let mut linerate = Linerate::start(&[&load[..], &["-o", "run.jsonl", &url]].concat());
-            let code = linerate.end(LONG);
+            let (code, late) = woken_late(|| linerate.end(LONG));
             let state = linerate.json()["validity"]["state"].as_str().unwrap_or("").to_owned();
             // Suspect is no failure.
             assert_eq!(code == 0, state != "void", "{}", linerate.err());
             let file = std::fs::read_to_string(linerate.folder.path().join("run.jsonl")).unwrap();
             let (header, evidence, _) = read(&file).unwrap();
-            (state, taken_by_others(&header, &evidence))
+            let is_late = late > Duration::from_micros(150);
+            (state, if is_late { 1.0 } else { taken_by_others(&header, &evidence) })
         },
     );
     println!("{tally}");
