@@ -18,7 +18,7 @@ mod sound;
 mod tries;
 
 use ours::{Linerate, closed_port, http, needs, serve, silent};
-use tries::{Shows, taken_by_others, tried};
+use tries::{Shows, taken_by_others, tried, woken_late};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -169,27 +169,6 @@ fn a_target_that_falls_silent_is_void() {
     let url = format!("http://127.0.0.1:{port}/");
     let mut linerate = Linerate::start(&["run", "-d", "1s", "--timeout", "300ms", "-q", &url]);
     assert_eq!(linerate.end(LONG), 1, "{}", linerate.err());
-}
-
-/// How late a thread of this test is woken while something runs, on average: it sleeps for as long as the engine of an open
-/// loop does. Some hypervisors wake everybody late, for minutes, and count it as nobody's time.
-fn woken_late<T>(runs: impl FnOnce() -> T) -> (T, Duration) {
-    let ends = AtomicBool::new(false);
-    let sleeper = || {
-        let (mut late, mut times) = (Duration::ZERO, 0);
-        while !ends.load(Ordering::Relaxed) {
-            let due = Instant::now() + Duration::from_micros(3333);
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            (late, times) = (late + due.elapsed(), times + 1);
-        }
-        late / times.max(1)
-    };
-    std::thread::scope(|scope| {
-        let sleeper = scope.spawn(sleeper);
-        let found = runs();
-        ends.store(true, Ordering::Relaxed);
-        (found, sleeper.join().unwrap())
-    })
 }
 
 #[test]

@@ -198,14 +198,15 @@ fn runs(doing: Doing) -> bool {
 
 /// Whether its garbage is collected: between the steps of a long collection it runs, in the call that asked for one.
 fn collects(of: &Seen) -> bool {
-    let asks = ["erlang:hibernate/3", "erts_internal:garbage_collect/1"];
-    let asked = of.function.as_deref().is_some_and(|function| asks.contains(&function));
-    of.doing == Doing::Collecting || runs(of.doing) && asked
+    of.doing == Doing::Collecting || runs(of.doing) && is_in(of, &metrics::COLLECT)
 }
 
 fn waits_in(of: &Seen, these: &[&str]) -> bool {
-    let is_one = |function: &str| these.contains(&function);
-    of.doing == Doing::Waiting && of.function.as_deref().is_some_and(is_one)
+    of.doing == Doing::Waiting && is_in(of, these)
+}
+
+fn is_in(of: &Seen, these: &[&str]) -> bool {
+    of.function.as_deref().is_some_and(|function| these.contains(&function))
 }
 
 fn is_logging(of: &Seen) -> bool {

@@ -44,6 +44,13 @@ fn a_process_that_is_collected_while_all_wait_for_it_needs_a_smaller_heap() {
     assert!(advice.by_hand.starts_with("return no `hibernate`"), "{advice:?}");
     assert!(advice.is_bound, "{advice:?}");
     assert_eq!(judgement.place.resource.map(|of| of.id()), Some("process"));
+    // Did nobody wait for it, its collections would be a share of the node's work, some 0.7 ms a request on two CPUs.
+    let alone = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "suspect.mailbox" { 0 } else { raw })
+    });
+    let large = of(&judged(&header, &alone), "vm.large-heap").clone();
+    assert!(large.sum.contains("of the node's work is collection"), "{large:?}");
+    assert!((2_000.0..20_000.0).contains(&large.ceiling.unwrap().0), "{large:?}");
 }
 
 #[test]

@@ -47,15 +47,6 @@ fn who_begins_a_transaction_waits_for_anothers_end_and_for_no_clock() {
 }
 
 #[test]
-fn send_buffers_that_grew_before_the_measured_stretch_are_the_kernels() {
-    // haproxy, pictures of 600 kB, 40 ms away: in the warm-up six of eight buffers grew to one size, and stayed there.
-    let (header, evidence) = recording("foreign/send-buffers-that-grew");
-    let judgement = judged(&header, &evidence);
-    assert_eq!(of(&judgement, "tcp.send-buffer").sum, "the kernel tunes the server's send buffers");
-    assert_ne!(judgement.verdict.by(), Some("tcp.send-buffer"));
-}
-
-#[test]
 fn what_is_asked_for_those_that_hardly_wait_is_no_pool_of_those_that_do() {
     // 40 browsers wait for news, and 8 guests are answered at once; of their orders somebody else is told.
     let (header, evidence) = recording("foreign/others-wait");

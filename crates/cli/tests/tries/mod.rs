@@ -7,7 +7,8 @@
 #![allow(dead_code)]
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use linerate_evidence::sources::{link, process, stat};
 use linerate_evidence::{Evidence, Header, Subject, summarise};
@@ -162,6 +163,27 @@ pub fn taken_by_others(header: &Header, evidence: &Evidence) -> f64 {
         + path
         + load.engine_cpu.as_secs_f64() / seconds.max(1e-9);
     ((cpus - idle - ours) / cpus).max(0.0)
+}
+
+/// How late a thread of this test is woken while something runs, on average: it sleeps for as long as the engine of an open
+/// loop does. Some hypervisors wake everybody late, for minutes, and count it as nobody's time.
+pub fn woken_late<T>(runs: impl FnOnce() -> T) -> (T, Duration) {
+    let ends = AtomicBool::new(false);
+    let sleeper = || {
+        let (mut late, mut times) = (Duration::ZERO, 0);
+        while !ends.load(Ordering::Relaxed) {
+            let due = Instant::now() + Duration::from_micros(3333);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            (late, times) = (late + due.elapsed(), times + 1);
+        }
+        late / times.max(1)
+    };
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(sleeper);
+        let found = runs();
+        ends.store(true, Ordering::Relaxed);
+        (found, sleeper.join().unwrap())
+    })
 }
 
 #[cfg(test)]

@@ -52,6 +52,10 @@ pub const SLEEP: [&str; 2] = ["timer:sleep/1", "Elixir.Process:sleep/1"];
 /// Source: lib/stdlib/src/gen.erl; lib/kernel/src/erpc.erl, which `rpc` uses.
 pub const CALL: [&str; 2] = ["gen:do_call/4", "erpc:call/5"];
 
+/// Who runs in one of these has asked for a collection of all that it keeps, and is between its steps.
+/// Source: erts/emulator/beam/erl_gc.c: `erts_garbage_collect_hibernate`; lib/kernel: `erlang:garbage_collect/0`.
+pub const COLLECT: [&str; 2] = ["erlang:hibernate/3", "erts_internal:garbage_collect/1"];
+
 /// Whether a function calls the handlers of a log: who waits below it waits for one.
 /// Source: lib/kernel/src/logger_backend.erl of OTP 21 and later, which Elixir's Logger is behind.
 pub fn calls_log_handlers(function: &str) -> bool {

@@ -203,8 +203,8 @@ pub(crate) fn size(
 fn grew(flow: &Of, buffer: Metric<Bytes>) -> bool {
     let all = flow.clone().whole().values(buffer).unwrap_or_default();
     let later = all.iter().skip_while(|of| tcp_info::is_initial_send_buffer(of.0));
-    let later = Vec::from_iter(later);
-    buffer.name == tcp_info::SNDBUF.name && later.windows(2).any(|of| of[0] != of[1])
+    let is_send = buffer.name == tcp_info::SNDBUF.name;
+    is_send && Vec::from_iter(later).windows(2).any(|of| of[0] != of[1])
 }
 
 pub(crate) fn congestion_of<'a>(run: &Run<'a>, side: Side) -> Vec<&'a str> {

@@ -102,9 +102,9 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let rests = rests && !has_mail;
     let least = if rests { FULL } else { 2.0 };
     silent_if(unread < least || unread < HOLDS * facts.place.of, few)?;
-    let sleep = sleeping.filter(|sleeping| *sleeping >= HALFWAY * unread);
-    let sleep = sleep.map(|of| format!("{of:.1} processes sleep in timer:sleep/1"));
-    silent_if(sleep.is_some(), sleep.unwrap_or_default())?;
+    let sleeping = sleeping.unwrap_or(0.0);
+    let sleep = format!("{sleeping:.1} processes sleep, and read when they wake");
+    silent_if(sleeping >= HALFWAY * unread, sleep)?;
     let is_apart = facts.pace() == Some(Pace::Apart) && facts.inside.questions() < HALFWAY;
     let served = if is_apart { 0.0 } else { served };
     let full = facts.stations.fullest().map_or(0.0, |(_, full)| full);
@@ -118,8 +118,9 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let flows = facts.run.flows(Side::Server).into_iter().filter(is_unread);
     let mut rates = Vec::from_iter(flows.filter_map(rate));
     rates.sort_by(f64::total_cmp);
-    let few = if rests { 1 } else { SAMPLES };
-    silent_if(rates.len() < few, "fewer than three sampled connections wait to be read")?;
+    let enough = if rests { 1 } else { SAMPLES };
+    let few = format!("{} sampled connections are read, and wait to be, of {enough}", rates.len());
+    silent_if(rates.len() < enough, few)?;
     let (low, high) = (rates[rates.len() / 10], rates[rates.len() - 1 - rates.len() / 10]);
     let are = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("they are read at {are}, not all at the same rate"))?;

@@ -49,25 +49,31 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
     let worst = large.max_by(|a, b| a.running.total_cmp(&b.running))?;
     facts.has_traffic().ok()?;
     let few = facts.run.of(Subject::Target).grown(erlang::COLLECTING).ok()? < FEW;
-    let full = facts.place.is_full_of(Resource::Process).then(|| facts.most_wait_for()).flatten();
-    let (resource, share, of) = match full {
-        Some(one) if one.pid == worst.pid => (Resource::Process, one.collecting, 1.0),
-        _ => (Resource::TargetCpu, collecting / running?.max(1e-6), work),
+    let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
+    let is_full = facts.place.is_full_of(Resource::Process);
+    let all_wait = facts.most_wait_for().filter(|of| is_full && of.pid == worst.pid);
+    let (resource, share, work, whose, least) = match all_wait {
+        // All its time is an exchange's.
+        Some(one) => {
+            let (whose, work) = (format!("{who}'s"), facts.per_exchange(1.0));
+            (Resource::Process, one.collecting, work, whose, Least::OfTarget)
+        }
+        None => {
+            let share = collecting / running?.max(1e-6);
+            (Resource::TargetCpu, share, work, "the node's".to_owned(), Least::Asleep)
+        }
     };
     // How far the estimate goes: a tenth is left to requests.
     let share = share.min(1.0 - FEW.recip());
-    let (each, part) = (facts.per_exchange(share * of), in_percent(share));
-    let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
-    let (took, rate) = (duration(each), facts.rate_without(share));
+    let (each, part) = (share * work, in_percent(share));
+    let (took, rate) = (facts.took(each), facts.rate_without(share));
     let hibernates = ["erlang:hibernate/3", "gen_server:wake_hib/6"].contains(&worst.function);
-    let whose =
-        if resource == Resource::Process { format!("{who}'s") } else { "the node's".into() };
     let claim = Claim::work(resource, each)
         .sum(format!("{part} of {whose} work is collection, {took}: {rate} without it"))
         .seen(format!(
             "{who} has {heap} of heap and was at work in {worked} of the samples; {collecting:.2} processes collected large heaps"
         ))
-        .at_least(if resource == Resource::Process { Least::OfTarget } else { Least::Asleep })
+        .at_least(least)
         .lifted_by([if hibernates { awake() } else { remedy(false) }]);
     (share >= HALFWAY && !few).then_some(claim)
 }
