@@ -205,8 +205,8 @@ fn watched(facts: &Facts) -> Place {
     let states = crate::waiting::states(facts).into_iter();
     let stations = states.filter_map(|(station, held, count, _)| Some((station?, held, count)));
     let of = stations.clone().map(|(.., count)| count).sum();
-    // Where requests wait, and answers have no rhythm of their own, a nearly full resource is it.
-    let nearly = if of >= 2.0 && facts.pace().is_none() { EXPLAINED } else { FULL };
+    // Where requests wait, and no clock sets the rate of answers, a nearly full resource is it.
+    let nearly = if of >= 2.0 && facts.pace() != Some(Pace::Clock) { EXPLAINED } else { FULL };
     let fullest = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
     let full = fullest.map(|(resource, _)| resource).or(in_a_process(facts, of));
     let regime = if full.is_some() { Regime::Full } else { Regime::Unknown };

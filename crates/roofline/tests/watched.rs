@@ -268,6 +268,21 @@ fn one_consumer_that_works_all_the_time_is_seen_though_its_queue_is_in_no_mailbo
 }
 
 #[test]
+fn whoever_waits_for_a_peer_on_a_nearly_full_machine_waits_for_the_machine() {
+    // haproxy before a node and beside wrk: 90 % of two CPUs, and each request waits for a time of its own.
+    assert_eq!(named("beside-a-nearly-full-machine").as_deref(), Some("host.cpu"));
+    let (header, evidence) = recorded("beside-a-nearly-full-machine");
+    let mut idle = only(&evidence, |of, _| of != Subject::Host);
+    for (at, of, values) in evidence.rows() {
+        for (metric, raw) in values.into_iter().filter(|_| of == Subject::Host) {
+            let times = if metric == "stat.idle" { 9 } else { 1 };
+            idle.push_raw(at, of, metric, times * raw);
+        }
+    }
+    assert_ne!(judged(&header, &idle).verdict.by(), Some("host.cpu"));
+}
+
+#[test]
 fn bursts_that_differ_are_stops_of_everybody_and_as_many_each_time_a_clocks() {
     assert_eq!(named("stopped").as_deref(), Some("app.serial"));
     let (header, evidence) = recorded("stopped");
