@@ -103,7 +103,10 @@ impl Facts<'_> {
         let is_busy = self.stations.fullness(Resource::TargetThread) >= FULL;
         let queue = self.accept_queue().ok().filter(|queue| queue.least > 0 && !is_busy)?;
         let let_in = match self.load {
-            Load::Made => f64::from(self.run.connections()) - queue.waiting,
+            // What is still being opened has not come to the target yet.
+            Load::Made => {
+                f64::from(self.run.connections()) - queue.waiting - self.at(Station::Connect)
+            }
             Load::Watched => self.ports(Watched::accepted),
         };
         let of = self.run.of(Subject::Target);
