@@ -238,3 +238,13 @@ fn clients_that_are_still_connecting_wait_for_a_place_too() {
         limited().with(|_, name, raw| Some(if name == "census.connect" { 0 } else { raw }));
     assert_ne!(inside.named().as_deref(), Some("app.connection-limit"));
 }
+
+/// One acceptor makes each TLS handshake itself: 13 of 16 connections wait, one is accepted, and one is on its way.
+#[test]
+fn connections_that_are_still_opened_are_none_that_were_let_in() {
+    let one = || Recorded::of("foreign/one-acceptor-shakes-hands");
+    assert_eq!(one().named().unwrap(), "tcp.acceptor");
+    // They were accepted: always the same number.
+    let few = one().with(|_, name, raw| Some(if name == "census.connect" { 0 } else { raw }));
+    assert!(!few.binds("tcp.acceptor"));
+}
