@@ -124,6 +124,16 @@ fn neighbours_are_not_the_target_and_not_the_engine() {
     assert!(!of(&judged(&header, &calm), "host.neighbours").binds);
 }
 
+/// haproxy with TLS before two servers: the hypervisor has a sixth of the machine, they and the engine all the rest.
+#[test]
+fn a_small_part_of_a_full_machine_that_others_have_is_not_its_limit() {
+    let (header, evidence) = recording("foreign/a-sixth-is-stolen");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("host.cpu"));
+    // They are where those two are none that it asks.
+    let others = with(&evidence, "peer.run", |_| None);
+    assert_eq!(judged(&header, &others).verdict.by(), Some("host.neighbours"));
+}
+
 /// The same run on the machine's first CPU alone, of which the target had a part, waited for a part, and others
 /// had the rest.
 fn pinned(name: &str, running: f64, runnable: f64) -> (Header, Evidence) {

@@ -268,6 +268,15 @@ fn one_consumer_that_works_all_the_time_is_seen_though_its_queue_is_in_no_mailbo
 }
 
 #[test]
+fn those_in_service_that_could_run_and_wait_for_a_cpu_are_no_pool() {
+    // gunicorn with four processes: of 3.2 requests in service two are ready, while 78 % of two CPUs are used.
+    let (header, evidence) = recorded("ready-and-not-run");
+    assert_eq!(judged(&header, &evidence).verdict.by(), None);
+    let let_run = only(&evidence, |_, metric| metric != "process.run_delay");
+    assert_eq!(judged(&header, &let_run).verdict.by(), Some("app.pool"));
+}
+
+#[test]
 fn whoever_waits_for_a_peer_on_a_nearly_full_machine_waits_for_the_machine() {
     // haproxy before a node and beside wrk: 90 % of two CPUs, and each request waits for a time of its own.
     assert_eq!(named("beside-a-nearly-full-machine").as_deref(), Some("host.cpu"));

@@ -108,6 +108,9 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     // Above four fifths of a resource's use, those that wait may wait for it.
     let why = "its measured CPUs and threads are nearly full";
     silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
+    // So do those of which most could run, though CPUs are idle at times.
+    let Inside { running, runnable, asleep, .. } = facts.inside;
+    silent_if(runnable > running.max(asleep), "most of those in service wait for a CPU")?;
     // Each of those that are accepted is served, and the next one is accepted when one of them ends.
     let by_turns = facts.let_in_by_turns().filter(|_| place.station == Some(Station::AcceptQueue));
     if let Some(at_once) = by_turns.or_else(|| by_answers(facts, &headers)) {
