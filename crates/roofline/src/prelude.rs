@@ -7,9 +7,9 @@ pub(crate) use linerate_account::{
     Account, Estimate, Exchanges, Experiment, Held, Inside, Pace, Running, Station, Watched,
 };
 pub(crate) use linerate_evidence::sources::{
-    broker, bursts, callees, capture, clients, code, dist, doing, erlang, kernel_code, link,
-    listener, netstat, owner, peers::Asked, port, process, queue, snmp, sockstat, spinning, stat,
-    suspect, tcp_info, threads::States, vm, waits,
+    broker, bursts, callees, capture, clients, code, diskstats, dist, doing, erlang, kernel_code,
+    link, listener, netstat, owner, peers::Asked, port, process, queue, snmp, sockstat, spinning,
+    stat, suspect, tcp_info, threads::States, vm, waits,
 };
 pub(crate) use linerate_evidence::{
     Direction, Distance, LoadSummary, Metric, Missing, Of, Percentiles, Quantity, SILENT, Side,

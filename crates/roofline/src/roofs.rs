@@ -115,7 +115,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("http.keepalive-limit", "a limit of requests per connection", http::keepalive_limit),
     roof!("app.alarm", "an alarm of the service", app::alarm),
     roof!("app.shaper", "a rate limit per connection", app::shaper),
-    roof!("app.disk-sync", "a disk sync for each write", app::disk::sync),
+    roof!("app.disk-sync", "waiting for disk syncs", app::disk::sync),
     roof!("beam.small-buffer", "a small read buffer", SmallBuffer: Driver),
     roof!("beam.active-poll", "active mode with a small read buffer", SmallBuffer: ActivePoll),
     roof!("beam.socket-buffer", "a small read buffer of the socket module", SmallBuffer: SocketModule),

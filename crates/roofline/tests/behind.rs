@@ -33,6 +33,18 @@ fn an_application_behind_a_web_server_that_serves_fewer_than_it_is_asked_is_a_po
 }
 
 #[test]
+fn those_who_have_a_connection_to_ask_on_and_do_not_ask_wait_for_the_target() {
+    // One lock for all is held while a ledger is asked, by each of 16 on its own connection: 1.8 of those wait for an answer.
+    let (header, evidence) = recording("foreign/a-lock-around-a-question");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.serial"));
+    // Two connections, both in use: the others wait for one.
+    let few = |_, metric: &str, raw| Some(if metric == "peer.connections" { raw / 8 } else { raw });
+    let mut few = changed(&evidence, few);
+    few.steps.clone_from(&evidence.steps);
+    assert_eq!(named(&header, &few).as_deref(), Some("app.dependency"));
+}
+
+#[test]
 fn handshakes_with_a_backend_that_fill_the_machine_are_what_connections_cost() {
     // nginx to an Elixir node by TLS, RSA of 4,096 bits: a connection and a handshake for each request, none of 2 CPUs idle.
     let (header, evidence) = recording("foreign/handshakes-to-a-backend");

@@ -19,13 +19,32 @@ pub(in crate::roofs) fn waits(facts: &Facts) -> Result<Claim, Silent> {
 
 pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
     let claim = in_node(facts).map_or_else(|| in_threads(facts, true), Ok)?;
-    Ok(claim.at_least(Least::Asleep).lifted_by([Remedy::by_knob(
-        ("sync", "off"),
-        "removes the disk wait of each record",
-        "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where losing the last \
-         records is acceptable (redis: appendfsync everysec; PostgreSQL: synchronous_commit off, commit_delay); a disk \
-         with a write cache that survives a power cut",
-    )]))
+    let less = "less often, where losing the last records is acceptable (redis: appendfsync everysec; PostgreSQL: \
+                synchronous_commit off, commit_delay); a disk with a write cache that survives a power cut";
+    let grouped = grouped(facts);
+    let by_hand = match grouped {
+        Some(_) => format!("sync {less}; or have another thread sync, and take requests meanwhile"),
+        None => format!(
+            "sync once for all that is queued (group commit), as disk_log and ra do; or {less}"
+        ),
+    };
+    let what = if facts.load == Load::Made { "exchanges" } else { "answers" };
+    let once = |many: f64| format!("one sync for {many:.0} {what}");
+    let knob = ("sync", "off");
+    let remedy = Remedy::by_knob(knob, "removes the disk wait of each record", by_hand);
+    Ok(claim.at_least(Least::Asleep).also(grouped.map(once)).lifted_by([remedy]))
+}
+
+/// Exchanges for each flush of this host's disks, where one thread at a time syncs and that is two or more: what is queued is
+/// synced together. Several that sync at once may share a flush.
+fn grouped(facts: &Facts) -> Option<f64> {
+    let syncing = facts.threads().map(|of| of.sync).filter(|sync| *sync <= 1.0 + AGREE)?;
+    let host = facts.is_local().ok().map(|()| facts.run.of(Subject::Host))?;
+    let flushes = host.rate(diskstats::FLUSHES).ok()?;
+    // Some file systems have no flush for a sync.
+    let are_its = host.rate(diskstats::FLUSHING).ok()? >= SPLIT * syncing;
+    let many = facts.attained / flushes.max(1e-9);
+    (are_its && many >= TWO && facts.run.counted() != Counted::Reads).then_some(many)
 }
 
 fn in_node(facts: &Facts) -> Option<Claim> {
