@@ -241,10 +241,21 @@ fn clients_that_are_still_connecting_wait_for_a_place_too() {
 
 /// One acceptor makes each TLS handshake itself: 13 of 16 connections wait, one is accepted, and one is on its way.
 #[test]
-fn connections_that_are_still_opened_are_none_that_were_let_in() {
-    let one = || Recorded::of("foreign/one-acceptor-shakes-hands");
-    assert_eq!(one().named().unwrap(), "tcp.acceptor");
-    // They were accepted: always the same number.
-    let few = one().with(|_, name, raw| Some(if name == "census.connect" { 0 } else { raw }));
-    assert!(!few.binds("tcp.acceptor"));
+fn whoever_shakes_hands_accepts_one_at_a_time_and_a_connection_that_is_still_opened_was_not_let_in()
+{
+    let of = |tls, connecting: bool| {
+        let one = Recorded::of("foreign/one-acceptor-shakes-hands");
+        let keep = |name: &str| connecting || name != "census.connect";
+        let mut one = one.with(|_, name, raw| Some(if keep(name) { raw } else { 0 }));
+        one.header.plan.target.tls = tls;
+        let roof = one.judged().roofs.into_iter().find(|roof| roof.id == "tcp.acceptor");
+        roof.map(|roof| (roof.binds, roof.sum)).unwrap()
+    };
+    let (binds, sum) = of(true, true);
+    assert!(binds && sum.starts_with("1 at a time"), "{sum}");
+    // Without handshakes it is unknown what it does meanwhile.
+    let (binds, sum) = of(false, true);
+    assert!(binds && !sum.starts_with("1 at a time"), "{sum}");
+    // They were all accepted: always the same number.
+    assert!(!of(false, false).0);
 }

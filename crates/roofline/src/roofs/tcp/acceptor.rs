@@ -22,7 +22,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let at_server = [TlsHandshake, Unread, Application, ServerSending].map(|of| facts.at(of));
     let is_known = facts.load == Load::Made && facts.is_split();
     let accepted = if is_known { at_server.iter().sum() } else { under_way - waiting };
-    let past = (accepted - unread.min(at_once)).max(0.0);
+    let shakes_hands = shakes_hands(facts);
+    let in_its_hands = if shakes_hands { facts.at(TlsHandshake).min(1.0) } else { 0.0 };
+    let past = (accepted - unread.min(at_once) - in_its_hands).max(0.0);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
     // Several threads always have one CPU together while others, the acceptor too, wait for an interpreter's lock.
@@ -35,7 +37,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         came.as_ref().is_ok_and(|came| *came <= 0.0),
         "no new connection came in: the service accepts none",
     )?;
-    silent_if(facts.lets_in_by_turns(), "one is accepted when another ends")?;
+    let is_by_turns = facts.lets_in_by_turns() && !shakes_hands;
+    silent_if(is_by_turns, "one is accepted when another ends")?;
     // A process of a node that accepts does nothing else: what keeps it busy is that each connection is closed.
     let opens_each = facts.run.header.plan.opens_each() || facts.load == Load::Watched;
     let is_closed = !opens_each && facts.run.opened_per_exchange() >= HALFWAY;
@@ -46,6 +49,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
         _ => facts.attained,
     };
+    let at_once = if shakes_hands { 1.0 } else { at_once };
     let [each, late] = [at_once, waiting].map(|of| of / connections.max(1e-9));
     let ([took, waits], rate) = ([each, late].map(duration), OpRate(connections));
     // Where more connections give more, it is not full but late: it comes only now and then, and takes all.
@@ -60,11 +64,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let by_hand = "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), and nothing \
                    slow between two accepts: no log line, no name lookup, no handshake";
     let knob = ("acceptors", then.to_string());
+    let hands =
+        "a handshake takes a round trip, and no more connections come than one after the other";
     Ok(claim
+        .also(shakes_hands.then(|| hands.to_owned()))
         .seen(format!(
             "{waiting:.1} of {under_way:.1} exchanges wait on port {port} to be accepted, {waits} each; {past:.1} are \
              accepted"
         ))
         .lifted_by([Remedy::by_knob(knob, "accepts several connections at a time", by_hand)
             .serving(then)]))
+}
+
+/// Whether as many connections come as one acceptor can take that makes each TLS handshake itself, which waits for the client for
+/// one round trip at least, and for not twice as long. Where a request takes as long again, its connection ends when the next
+/// handshake does, and two seem to be let in by turns. Source: RFC 8446, section 2: one round trip until the client's `Finished`.
+fn shakes_hands(facts: &Facts) -> bool {
+    let is_tls = facts.speaks_tls().is_ok() && facts.run.opened_per_exchange() >= FULL;
+    let of_one = min_rtt(&facts.run).map_or(0.0, |rtt| rtt * facts.attained);
+    facts.load == Load::Made && is_tls && (HALFWAY..=1.0 + AGREE).contains(&of_one)
 }
