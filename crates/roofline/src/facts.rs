@@ -291,10 +291,7 @@ impl<'a> Facts<'a> {
     /// peer's answers come so evenly, and no clock's; but a peer that answers one by one makes no bursts.
     pub(crate) fn pace(&self) -> Option<Pace> {
         let (port, mut headers) = self.captured().ok()?;
-        // Who consumes waits for a message, which comes at its publisher's pace.
-        let handed =
-            of_broker(&self.run).and_then(|of| self.run.of(of).rate(broker::DELIVERED).ok());
-        if handed.is_some_and(|handed| handed >= HALFWAY * headers.per_s) {
+        if self.hands_over(&headers) {
             return None;
         }
         // What one thread computes, it computes one after the other: no order of what they wait for.
@@ -319,6 +316,14 @@ impl<'a> Facts<'a> {
         let passes_on = of_bursts != Some(Pace::Clock) && !keeps_step && questions >= HALFWAY;
         let pace = headers.pace()?;
         Some(if pace == Pace::Clock && passes_on { Pace::AtOnce(1.0) } else { pace })
+    }
+
+    /// Whether a good part of a broker's answers are messages handed over: who consumes waits for them, at their publishers' pace.
+    /// Each may be one answer to its publisher too, and an acknowledgement.
+    pub(crate) fn hands_over(&self, headers: &Exchanges) -> bool {
+        let handed =
+            of_broker(&self.run).and_then(|of| self.run.of(of).rate(broker::DELIVERED).ok());
+        handed.is_some_and(|handed| handed >= HOLDS * headers.per_s)
     }
 
     /// Whether the target has no CPU more: all of the machine's are used, or of those that it may use.

@@ -268,6 +268,15 @@ fn one_consumer_that_works_all_the_time_is_seen_though_its_queue_is_in_no_mailbo
 }
 
 #[test]
+fn consumers_wait_for_publishers_one_after_the_other_and_for_no_lock() {
+    // RabbitMQ: each of 64 messages a second has a confirmation, and is handed to one of two consumers.
+    assert_eq!(named("consumers-wait-for-publishers"), None);
+    let (header, evidence) = recorded("consumers-wait-for-publishers");
+    let unseen = only(&evidence, |_, metric| !metric.starts_with("broker.delivered"));
+    assert_eq!(judged(&header, &unseen).verdict.by(), Some("app.serial"));
+}
+
+#[test]
 fn those_in_service_that_could_run_and_wait_for_a_cpu_are_no_pool() {
     // gunicorn with four processes: of 3.2 requests in service two are ready, while 78 % of two CPUs are used.
     let (header, evidence) = recorded("ready-and-not-run");

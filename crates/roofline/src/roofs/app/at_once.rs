@@ -119,7 +119,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     // A lock is held until its holder's transaction ends.
     let inside = &facts.inside;
     let is_told = |of: &(f64, f64)| inside.running < 0.5 * of.0 && inside.questions() <= of.0;
-    if let Some((at_once, per_s)) = headers.in_transactions().filter(is_told) {
+    let transactions = headers.in_transactions().filter(|_| !facts.hands_over(&headers));
+    if let Some((at_once, per_s)) = transactions.filter(is_told) {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
     // Answers also come together where the only thread returns from one client.
