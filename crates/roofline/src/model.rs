@@ -50,7 +50,7 @@ impl Model {
         if facts.load == Load::Watched || attained <= 0.0 {
             return None;
         }
-        let by = By { attained, engine: run.engine_cores() };
+        let by = By::of(run, attained);
         let stations = measured.apart();
         let experiment = facts.experiment.as_ref();
         let alone = alone(run, experiment)?;
