@@ -334,14 +334,19 @@ impl<'a> Facts<'a> {
 
     /// Of a node that is seen by its memory: the process in whose mailbox most requests under way wait, while one is served.
     pub(crate) fn most_wait_for(&self) -> Option<&Process<'a>> {
-        let (callers, under_way) = (self.callers(), self.under_way());
-        let serves = |of: &&Process| of.running >= HALFWAY || of.waits_inside();
-        let is_asked = |of: &&Process| of.with_mail >= HALFWAY && !of.is_log_handler();
-        let asked = self.seen.iter().filter(|of| is_asked(of) && serves(of));
-        let most = asked.max_by_key(|of| (self.is_passed_over(of), of.waiting(callers)))?;
-        let waiting = most.waiting(callers);
-        let are_most = waiting >= 1 && (waiting + 1) as f64 >= HALFWAY * under_way;
-        (are_most && waiting <= callers || self.is_passed_over(most)).then_some(most)
+        let callers = self.callers();
+        let asked = self.seen.iter().filter(|of| self.has_most(of));
+        let most = asked.max_by_key(|of| of.waiting(callers));
+        most.or_else(|| self.seen.iter().find(|of| self.is_passed_over(of)))
+    }
+
+    /// Whether most requests under way wait in its mailbox, while it serves one.
+    fn has_most(&self, of: &Process) -> bool {
+        let (callers, waiting) = (self.callers(), of.waiting(self.callers()));
+        let is_asked = of.with_mail >= HALFWAY && !of.is_log_handler();
+        let serves = of.running >= HALFWAY || of.waits_inside();
+        let are_most = (waiting + 1) as f64 >= HALFWAY * self.under_way();
+        is_asked && serves && are_most && (1..=callers).contains(&waiting)
     }
 
     /// Whether a process always works while requests sleep and nobody else is asked, and has ten times as many messages as there are
@@ -352,6 +357,7 @@ impl<'a> Facts<'a> {
         let others = self.inside.questions().max(sleeping);
         let is_asked = asleep >= HALFWAY * self.under_way() && others < HALFWAY * asleep;
         let grows = of.standing(callers) == 0 && of.mailbox as f64 >= FEW * callers as f64;
+        let is_asked = is_asked && !self.seen.iter().any(|other| self.has_most(other));
         is_asked && grows && of.running >= FULL && !of.is_log_handler() && !self.has_no_room()
     }
 

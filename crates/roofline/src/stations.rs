@@ -95,7 +95,12 @@ pub(crate) struct By {
 impl By {
     /// A thread that falls asleep and wakes is two switches of its CPU. Source: proc_stat(5), `ctxt`.
     pub(crate) fn of(run: &Run, attained: f64) -> Self {
-        let switches = run.of(Subject::Host).rate(stat::CTXT).unwrap_or(0.0);
+        let rate = |of: Of| of.rate(stat::CTXT).ok().filter(|_| run.header.target.local);
+        // What switches where hardly anything is asked is not for an exchange.
+        let spaced = run.evidence.step(StepKind::Spaced);
+        let others =
+            spaced.and_then(|of| rate(run.evidence.of(Subject::Host).within(of.from..=of.to)));
+        let switches = rate(run.of(Subject::Host)).unwrap_or(0.0) - others.unwrap_or(0.0);
         let wakings = (switches / 2.0 / attained.max(1e-9)).max(1.0);
         Self { attained, engine: run.engine_cores(), wakings }
     }

@@ -1,16 +1,13 @@
-//! Waits for a disk, told from each other and from what else its threads do: evidence made by hand.
+//! Waits for a disk, told from each other and from what else its threads do: evidence made by hand, and a recorded run.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use std::time::Duration;
+use linerate_evidence::Evidence;
+use linerate_roofline::{Judgement, State};
 
-use linerate_evidence::sources::diskstats;
-use linerate_evidence::{Subject, summarise};
-use linerate_model::Timestamp;
-use linerate_roofline::{Judgement, Run, State, judge};
-
+mod altered;
 mod told;
 
-use told::{SECONDS, Told, header, places};
+use told::{Told, places};
 
 #[test]
 fn a_sync_is_told_from_other_waits_for_a_disk() {
@@ -78,32 +75,22 @@ fn a_sync_that_runs_is_waited_for_and_a_full_cpu_has_a_system_call() {
 }
 
 #[test]
-fn whoever_syncs_all_that_is_queued_together_is_known_by_flushes() {
-    let said = |flushes: u64, threads: f64| {
-        let told = Told {
-            places: places([("bursts.application", 8.0)]),
-            threads: places([("threads.disk", threads), ("threads.sync", threads)]),
-            exchanges: 500.0,
-            under_way: 8.0,
-            cpu: 0.04,
-            ..Told::default()
-        };
-        let mut evidence = told.evidence();
-        for second in 0..=SECONDS {
-            let at = Timestamp(1_000_000_000 * (second + 1));
-            evidence.push(at, Subject::Host, diskstats::FLUSHES, flushes * second);
-            let took = Duration::from_millis(300 * second);
-            evidence.push(at, Subject::Host, diskstats::FLUSHING, took);
-        }
-        let header = header();
-        let load = summarise(&evidence, &header.plan);
-        let judgement = judge(&Run { header: &header, evidence: &evidence, load: &load });
-        let roof = judgement.roofs.iter().find(|roof| roof.id == "app.disk-sync").unwrap();
-        format!("{roof:?}")
+fn whoever_syncs_all_that_is_queued_together_is_not_told_to_do_so() {
+    // Perl: one process that syncs once for all orders that have come, 22 among 32 clients, one alone.
+    let (header, evidence) = altered::recording("foreign/one-sync-for-many");
+    let said = |evidence: &Evidence| {
+        let judgement = altered::judged(&header, evidence);
+        let says = &altered::of(&judgement, "app.disk-sync").because;
+        says.contains("one sync for 22 exchanges")
     };
-    // 1,000 answers a second.
-    assert!(said(25, 0.95).contains("one sync for 40 answers"));
-    assert!(!said(1000, 0.95).contains("one sync for"));
+    let by_hand = &altered::judged(&header, &evidence).advice[0].by_hand;
+    assert!(said(&evidence) && !by_hand.contains("group"), "{by_hand}");
     // Several threads at once may share a flush.
-    assert!(!said(25, 4.0).contains("one sync for"));
+    let several = altered::changed(&evidence, |_, metric, raw| {
+        Some(if metric == "threads.sync" || metric == "threads.disk" { 3 * raw } else { raw })
+    });
+    assert!(!said(&several));
+    let unknown =
+        altered::changed(&evidence, |_, metric, raw| (metric != "disk.flushes").then_some(raw));
+    assert!(!said(&unknown));
 }

@@ -63,8 +63,9 @@ impl Facts<'_> {
         // A watched one shows how many are served of those that ask, wherever they are served.
         let is_there = self.load == Load::Made || most.asked >= EXPLAINED * self.inside.asleep;
         let served = at_once.high * self.asked_at_once(most);
-        // With a connection for each to ask on, those that don't ask wait for the target.
-        let waits = most.asked >= HALFWAY * most.connections.min(self.inside.asleep);
+        // With a connection for each to ask on, those that don't ask wait for the target; a pool may keep more than are used.
+        let waits = most.asked >= HALFWAY * most.connections.min(self.inside.asleep)
+            || most.asked >= 2.0 * TWO * served;
         (is_there && waits && most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * served)
             .then_some((most, at_once.mid))
     }

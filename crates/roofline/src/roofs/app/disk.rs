@@ -28,23 +28,25 @@ pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
             "sync once for all that is queued (group commit), as disk_log and ra do; or {less}"
         ),
     };
-    let what = if facts.load == Load::Made { "exchanges" } else { "answers" };
-    let once = |many: f64| format!("one sync for {many:.0} {what}");
+    let once = |many: f64| format!("one sync for {many:.0} exchanges");
     let knob = ("sync", "off");
     let remedy = Remedy::by_knob(knob, "removes the disk wait of each record", by_hand);
     Ok(claim.at_least(Least::Asleep).also(grouped.map(once)).lifted_by([remedy]))
 }
 
-/// Exchanges for each flush of this host's disks, where one thread at a time syncs and that is two or more: what is queued is
-/// synced together. Several that sync at once may share a flush.
+/// Exchanges for each flush of this host's disks, where one thread at a time syncs, and twice as many are synced together as one
+/// alone is: of a watched service that is unknown. Several threads that sync at once may share a flush.
 fn grouped(facts: &Facts) -> Option<f64> {
-    let syncing = facts.threads().map(|of| of.sync).filter(|sync| *sync <= 1.0 + AGREE)?;
-    let host = facts.is_local().ok().map(|()| facts.run.of(Subject::Host))?;
-    let flushes = host.rate(diskstats::FLUSHES).ok()?;
+    let is_one = |sync: &f64| (SPLIT..=1.0 + AGREE).contains(sync);
+    let syncing = facts.threads().map(|of| of.sync).filter(is_one)?;
+    let run = facts.is_local().ok().map(|()| &facts.run)?;
+    let flushes = |of: Of| of.rate(diskstats::FLUSHES).ok().filter(|rate| *rate > 0.0);
     // Some file systems have no flush for a sync.
-    let are_its = host.rate(diskstats::FLUSHING).ok()? >= SPLIT * syncing;
-    let many = facts.attained / flushes.max(1e-9);
-    (are_its && many >= TWO && facts.run.counted() != Counted::Reads).then_some(many)
+    let are_its = run.of(Subject::Host).rate(diskstats::FLUSHING).ok()? >= SPLIT * syncing;
+    let step = run.evidence.step(StepKind::Alone)?;
+    let alone = flushes(run.evidence.of(Subject::Host).within(step.begun..=step.to))?;
+    let many = facts.attained / flushes(run.of(Subject::Host))?;
+    (are_its && many >= TWO * (step.throughput().0 / alone).max(1.0)).then_some(many)
 }
 
 fn in_node(facts: &Facts) -> Option<Claim> {

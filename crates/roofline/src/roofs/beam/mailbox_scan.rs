@@ -91,9 +91,10 @@ impl MailboxScan {
             standing => standing as f64,
         };
         let is_laden = |of: &&Process| of.running > 0.0 && there(of) >= FEW;
-        let laden: Vec<_> = facts.seen.iter().filter(is_laden).collect();
-        let running = laden.iter().map(|of| of.running).sum::<f64>();
+        let mut laden: Vec<_> = facts.seen.iter().filter(is_laden).collect();
         let is_it = laden.iter().any(|of| facts.is_passed_over(of));
+        laden.retain(|of| !is_it || facts.is_passed_over(of));
+        let running = laden.iter().map(|of| of.running).sum::<f64>();
         let are_most = is_it || running >= HALFWAY * facts.by_memory(erlang::RUNNING)?;
         let is_send = 2 * laden.iter().filter(|of| sends(of)).count() >= laden.len();
         let who = laden.iter().max_by(|a, b| there(a).total_cmp(&there(b)))?;

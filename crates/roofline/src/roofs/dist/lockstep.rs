@@ -68,7 +68,9 @@ fn by_memory(facts: &Facts) -> Option<Claim> {
             asked.words(),
             count * each
         ));
-    (is_so && count >= TWO && calling >= HALFWAY * out).then_some(claim)
+    // Calls that go out at once have a process each, or none.
+    let in_turn = (HALFWAY * out..=(1.0 + HALFWAY) * out).contains(&calling);
+    (is_so && count >= TWO && in_turn).then_some(claim)
 }
 
 /// Calls a second, if a channel's frames are those of calls: of `gen`, [`CALL`] there, and an answer back; of `erpc`, a

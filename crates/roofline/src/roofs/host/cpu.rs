@@ -27,16 +27,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(host.busy);
     let (used, rate) = (in_percent(host.busy / host.cpus), rate(host.cpus, each));
     let alone = |of: f64| host.cpus * host.busy / (host.busy - of).max(host.busy / 100.0).max(1e-6);
-    let used_by = |of: &Asked| of.cores.unwrap_or(0.0);
+    let used_by = |of: &Asked| of.cores.unwrap_or(0.0).min(asked);
     let most = facts.inside.asked.iter().max_by(|a, b| used_by(a).total_cmp(&used_by(b)));
+    let most = most.map(|of| (of.words(), used_by(of)));
     let remedy = match facts.load {
-        _ if let Some(of) = most.filter(|_| asked >= HOLDS * host.busy && asked > engine) => {
+        _ if let Some((who, cores)) =
+            most.filter(|(_, of)| *of >= HOLDS * host.busy && *of > engine) =>
+        {
             let does = "leaves the target's CPUs to the target";
-            let (who, cores) = (of.words(), used_by(of));
             let by_hand = format!(
                 "{who} used {cores:.2} CPUs: a machine of its own, or less work there (perf top)"
             );
-            Remedy::human(does, by_hand).serving(alone(asked))
+            Remedy::human(does, by_hand).serving(alone(cores))
         }
         Load::Made => Remedy::own_machine("leaves all CPUs to the target").serving(alone(engine)),
         Load::Watched => Remedy::human(
