@@ -71,9 +71,10 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if is_again {
         says += "; their clients send the next request without an answer: they want none, or their answers are lost";
     }
-    // Those unread wait behind one that runs; that it always runs is a limit too.
-    let waits = inside.asleep + facts.ports(|of| of.accept_queue) + facts.ports(|of| of.unread);
-    let working = inside.running + inside.runnable + inside.disk;
+    // Those unread wait behind one that runs; that it always runs is a limit too. Those that could run wait for a CPU.
+    let unserved = facts.ports(|of| of.accept_queue + of.unread);
+    let waits = inside.asleep + inside.runnable + unserved;
+    let working = inside.running + inside.disk;
     // A peer that does not read delays others only by what the service does about it.
     let away = facts.ports(|of| of.air + of.asking()) + facts.ports(|of| of.held(Held::Congestion));
     // For most of them it is unknown whether they wait.
