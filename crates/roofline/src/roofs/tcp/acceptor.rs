@@ -64,14 +64,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let by_hand = "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), and nothing \
                    slow between two accepts: no log line, no name lookup, no handshake";
     let knob = ("acceptors", then.to_string());
+    let rtt = duration(min_rtt(&facts.run).unwrap_or(0.0));
     let hands =
-        "a handshake takes a round trip, and no more connections come than one after the other";
+        format!("it may make TLS handshakes itself, which wait for a round trip of {rtt} each");
     Ok(claim
-        .also(shakes_hands.then(|| hands.to_owned()))
         .seen(format!(
             "{waiting:.1} of {under_way:.1} exchanges wait on port {port} to be accepted, {waits} each; {past:.1} are \
              accepted"
         ))
+        .also(shakes_hands.then_some(hands))
         .lifted_by([Remedy::by_knob(knob, "accepts several connections at a time", by_hand)
             .serving(then)]))
 }
