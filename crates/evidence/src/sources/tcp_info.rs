@@ -353,15 +353,26 @@ impl Put<'_> {
     }
 }
 
-/// Whether a send buffer has an initial size of the kernel's: ten segments (`TCP_INIT_CWND`), each in a block of a
-/// power of two with a `sk_buff` of 256 bytes, times 2, or 3 with bbr.
-/// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
+/// Whether a send buffer has an initial size of the kernel's, for ten segments (`TCP_INIT_CWND`).
 pub fn is_initial_send_buffer(bytes: u64) -> bool {
-    [20, 30].into_iter().any(|segments| {
-        bytes.is_multiple_of(segments)
-            && (bytes / segments).checked_sub(256).is_some_and(u64::is_power_of_two)
-    })
+    let is_initial = |segment: u64| bytes == 20 * segment || bytes == 30 * segment;
+    SEGMENTS.map(|bits| (1_u64 << bits) + 256).any(is_initial)
 }
+
+/// Whether a send buffer has a size that the kernel gives: so many segments, each in a block of a power of two with a `sk_buff`
+/// of 256 bytes, times 2, or 3 with bbr. An option's is hardly ever such a multiple: 9 or 17 of a power of two, or more.
+/// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
+pub fn is_send_buffer_of_the_kernel(bytes: u64) -> bool {
+    let is_multiple = |segment: u64| {
+        [2, 3]
+            .into_iter()
+            .any(|times| bytes.is_multiple_of(times * segment) && bytes >= 10 * times * segment)
+    };
+    SEGMENTS.filter(|bits| *bits >= 11).map(|bits| (1_u64 << bits) + 256).any(is_multiple)
+}
+
+/// Powers of two that hold a segment and its headers: of 536 bytes to 64 KiB.
+const SEGMENTS: std::ops::RangeInclusive<u32> = 10..=17;
 
 #[cfg(test)]
 mod tests {
@@ -508,6 +519,10 @@ mod tests {
         let kernels = [46_080, 69_120, 87_040, 130_560, 2_626_560];
         assert!(kernels.into_iter().all(is_initial_send_buffer));
         assert!(![65_536, 131_072, 16_384, 4_608].into_iter().any(is_initial_send_buffer));
+        // 26 segments over 30 ms with bbr; and what options set, twice.
+        assert!(!is_initial_send_buffer(179_712) && is_send_buffer_of_the_kernel(179_712));
+        let options = [8_192, 65_536, 100_000, 131_072, 200_000, 1_000_000, 1_048_576, 5_242_880];
+        assert!(!options.into_iter().any(|of| is_send_buffer_of_the_kernel(2 * of)));
     }
 
     #[test]

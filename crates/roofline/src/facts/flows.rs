@@ -193,6 +193,11 @@ pub(crate) fn size(
         {
             Size::Initial
         }
+        _ if buffer.name == tcp_info::SNDBUF.name
+            && share(&|_, of| tcp_info::is_send_buffer_of_the_kernel(of))? > HALFWAY =>
+        {
+            Size::Tuned
+        }
         // An option sets one size for all.
         _ if are_alike => Size::Fixed,
         _ => Size::Tuned,
