@@ -72,9 +72,9 @@ impl InUse {
 /// How a demand measured on CPUs with idle time changes where they are busy: as measured, the likely one, or the least.
 ///
 /// After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a batch.
-/// That costs idle time, and shows at linerate's own end: its peer does not pay many times more for each time that it wakes. But code that a runtime
-/// compiles as it is used is interpreted at first, idle or not: 6 to 25 times as dear at a few hundred exchanges a second
-/// as at thousands (docs/account.md, "Cold and warm").
+/// That costs idle time, and shows at linerate's own end: its peer does not pay many times more for each time that it wakes. But
+/// code that a runtime compiles as it is used is interpreted at first, idle or not: 6 to 25 times as dear at a few hundred exchanges
+/// a second as at thousands (docs/account.md, "Cold and warm").
 #[derive(Clone, Copy)]
 pub(crate) enum Heat {
     Cold,

@@ -39,8 +39,7 @@ fn those_who_have_a_connection_to_ask_on_and_do_not_ask_wait_for_the_target() {
     assert_eq!(named(&header, &evidence).as_deref(), Some("app.serial"));
     // Two connections, both in use: the others wait for one.
     let few = |_, metric: &str, raw| Some(if metric == "peer.connections" { raw / 8 } else { raw });
-    let mut few = changed(&evidence, few);
-    few.steps.clone_from(&evidence.steps);
+    let few = changed(&evidence, few);
     assert_eq!(named(&header, &few).as_deref(), Some("app.dependency"));
 }
 
@@ -54,8 +53,7 @@ fn handshakes_with_a_backend_that_fill_the_machine_are_what_connections_cost() {
     assert!(judgement.advice[0].predicted.holds(linerate_model::OpRate(7675.0)), "{judgement:?}");
     // Were it not seen that the peer does something for each, the machine is full, and most of it the peer's.
     let unseen = |_, metric: &str, raw| (!metric.starts_with("peer.asked_")).then_some(raw);
-    let mut altered = changed(&evidence, unseen);
-    altered.steps.clone_from(&evidence.steps);
+    let altered = changed(&evidence, unseen);
     let judgement = judged(&header, &altered);
     assert_eq!(judgement.verdict.by(), Some("host.cpu"));
     let by_hand = &judgement.advice[0].by_hand;
@@ -112,10 +110,9 @@ fn requests_that_wait_for_one_lookup_wait_for_a_dependency() {
     assert!(judgement.verdict.says.contains("/udp"), "{}", judgement.verdict.says);
     assert!(judgement.advice[0].by_hand.contains("cache a name server's answers"));
     // Nobody waits at these sockets: something is only told there.
-    let mut told = changed(&evidence, |of, metric, raw| {
+    let told = changed(&evidence, |of, metric, raw| {
         Some(if of == Subject::Peer(1) && metric == "peer.asked" { 0 } else { raw })
     });
-    told.steps.clone_from(&evidence.steps);
     assert_eq!(named(&header, &told).as_deref(), Some("app.wait"));
 }
 
@@ -203,10 +200,9 @@ fn an_answer_in_two_pieces_is_shaped_and_one_in_one_piece_is_not() {
     // nginx, limit_rate 200k, answers of 60 kB.
     let (header, evidence) = recording("foreign/shaped-in-two-pieces");
     assert_eq!(named(&header, &evidence).as_deref(), Some("app.shaper"));
-    let mut whole = changed(&evidence, |_, metric, raw| {
+    let whole = changed(&evidence, |_, metric, raw| {
         Some(if metric == "tcp.data_segs_out" { raw / 2 } else { raw })
     });
-    whole.steps.clone_from(&evidence.steps);
     assert_eq!(named(&header, &whole).as_deref(), Some("app.wait"));
 }
 

@@ -10,8 +10,7 @@ use altered::{changed, judged, of, recording};
 fn named_without(name: &str, metrics: &[&str]) -> Option<String> {
     let (header, evidence) = recording(&format!("foreign/{name}"));
     let is_left = |metric: &str| !metrics.iter().any(|of| metric.starts_with(of));
-    let mut altered = changed(&evidence, |_, metric, raw| is_left(metric).then_some(raw));
-    altered.steps.clone_from(&evidence.steps);
+    let altered = changed(&evidence, |_, metric, raw| is_left(metric).then_some(raw));
     judged(&header, &altered).verdict.by().map(str::to_owned)
 }
 

@@ -327,8 +327,7 @@ fn whom_a_dependency_waits_for_is_said_and_so_is_what_holds_its_request() {
     assert_eq!(named(chain, |_, raw| Some(raw)).as_deref(), Some("tcp.nagle-delayed-ack"));
     let (header, evidence) = recording(&format!("foreign/{chain}"));
     let no_nagle = |_, metric: &str, raw| Some(if metric == "peer.held_nagle" { 0 } else { raw });
-    let mut altered = changed(&evidence, no_nagle);
-    altered.steps.clone_from(&evidence.steps);
+    let altered = changed(&evidence, no_nagle);
     let judgement = judged(&header, &altered);
     let roof = of(&judgement, "app.dependency");
     assert!(roof.binds && roof.because.contains("it waits in turn for 127.0.0.1:"), "{roof:?}");
@@ -500,7 +499,6 @@ fn a_machine_that_is_full_where_the_run_is_fastest_is_no_pool() {
     let (header, evidence) = recording("foreign/full-where-fastest");
     assert_eq!(judged(&header, &evidence).verdict.by(), Some("host.cpu"));
     let mut slower = changed(&evidence, |_, _, raw| Some(raw));
-    slower.steps.clone_from(&evidence.steps);
     for step in slower.steps.iter_mut().filter(|step| step.connections > 1) {
         step.answered = step.answered * 85 / 100;
         step.good = step.answered;
